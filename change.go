@@ -1,0 +1,40 @@
+package berth
+
+import "time"
+
+// A ChangeOp says what happened to a path.
+type ChangeOp string
+
+// The operations of a change.
+const (
+	OpCreate ChangeOp = "create" // the path is new
+	OpWrite  ChangeOp = "write"  // new content, settled or snapshotted
+	OpRemove ChangeOp = "remove"
+	OpRename ChangeOp = "rename" // Path is the new name, From the old one
+	OpAttr   ChangeOp = "attr"   // mode, times or xattrs
+)
+
+// A FileKind says what is at a path.
+type FileKind string
+
+// The kinds of file.
+const (
+	KindFile    FileKind = "file"
+	KindDir     FileKind = "dir"
+	KindSymlink FileKind = "symlink"
+	KindOther   FileKind = "other" // a fifo or socket
+)
+
+// A Change is one committed change of a file. Changes are hints: what is true
+// now is what a listing or a read says.
+type Change struct {
+	Seq     uint64    `json:"seq"` // dense within an epoch of the feed
+	Time    time.Time `json:"time"`
+	Tree    string    `json:"tree"` // Tree.String
+	Path    string    `json:"path"` // below the tree's root, without slashes at the ends
+	From    string    `json:"from,omitempty"`
+	Op      ChangeOp  `json:"op"`
+	Kind    FileKind  `json:"kind"`
+	Size    int64     `json:"size"`
+	Version string    `json:"version,omitempty"` // names the generation of the content
+}
