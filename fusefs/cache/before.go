@@ -1,0 +1,65 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"berth/fusefs/index"
+)
+
+func (c *Cache) beforePath(name string) string { return filepath.Join(c.dir, beforeDir, name) }
+
+// SetAside clones the content of an open file under a name in the "before"
+// directory.
+func (c *Cache) SetAside(src *os.File, name string) error {
+	temp, err := c.Temp()
+	if err != nil {
+		return err
+	}
+	if err := c.CloneFile(src, temp); err != nil {
+		discard(temp)
+		return err
+	}
+	return c.place(temp, c.beforePath(name))
+}
+
+// MoveAside gives the content file of an inode that is going away a name in the
+// "before" directory. It is fs.ErrNotExist when there is no such file.
+func (c *Cache) MoveAside(ino index.Ino, name string) error {
+	if err := os.Rename(c.Path(ino), c.beforePath(name)); err != nil {
+		return fmt.Errorf("cannot set aside content of %d: %w", ino, err)
+	}
+	return nil
+}
+
+// OpenBefore opens for reading what was set aside under a name.
+func (c *Cache) OpenBefore(name string) (*os.File, error) {
+	return openFile(c.beforePath(name), os.O_RDONLY)
+}
+
+// RemoveBefore removes it; that it is not there is no error.
+func (c *Cache) RemoveBefore(name string) error { return removeFile(c.beforePath(name)) }
+
+// Befores returns the names of all that was set aside, with the bytes of disk
+// each takes.
+func (c *Cache) Befores() (map[string]int64, error) {
+	names, err := readNames(filepath.Join(c.dir, beforeDir))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list what was set aside: %w", err)
+	}
+	out := make(map[string]int64, len(names))
+	for _, name := range names {
+		info, err := os.Stat(c.beforePath(name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[name] = info.Size()
+	}
+	return out, nil
+}
