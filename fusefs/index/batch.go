@@ -1,0 +1,137 @@
+package index
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A Batch collects the writes of one Update; they take effect together. Its
+// methods may be called in any order, from the function given to Update only.
+type Batch struct {
+	db     *DB
+	batch  *pebble.Batch
+	inodes []Inode // to refresh the cache with; Mode 0 = deleted
+}
+
+func (b *Batch) set(key, value []byte) { b.batch.Set(key, value, nil) } // fails only after Close
+func (b *Batch) delete(key []byte)     { b.batch.Delete(key, nil) }
+
+// PutInode writes an inode as a whole.
+func (b *Batch) PutInode(n Inode) {
+	b.set(inoKey(tableInode, n.Ino), n.encode())
+	b.inodes = append(b.inodes, n)
+}
+
+// DeleteInode removes an inode, its queue entry, open mark and orphan mark. Its
+// names must be gone or go in the same batch.
+func (b *Batch) DeleteInode(ino Ino) {
+	for _, table := range []byte{tableInode, tableQueue, tableOpen, tableOrphan} {
+		b.delete(inoKey(table, ino))
+	}
+	b.inodes = append(b.inodes, Inode{Ino: ino})
+}
+
+// Link writes the directory entry of an inode, and its way back unless it is a
+// directory, whose Parent and Name the caller sets. typ is the type bits, or 0
+// when a LIST cannot tell (Entry.Type).
+func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
+	e := newEncoder(16)
+	e.uint(uint64(ino))
+	e.uint(uint64(typ))
+	b.set(entryKey(parent, name), e.b)
+	if typ != TypeDir {
+		b.set(nameKey(ino, parent, name), nil)
+	}
+}
+
+// Unlink removes a directory entry and its way back. Inode and Remote records
+// are the caller's.
+func (b *Batch) Unlink(parent Ino, name string, ino Ino) {
+	b.delete(entryKey(parent, name))
+	b.delete(nameKey(ino, parent, name))
+}
+
+// PutRemote writes what is known under a key; a Doomed one enters the doom list,
+// any other leaves it.
+func (b *Batch) PutRemote(r Remote) {
+	b.holds(r)
+	b.set(stringKey(tableRemote, r.Key), r.encode())
+	if r.Doomed {
+		b.set(stringKey(tableDoom, r.Key), nil)
+	} else {
+		b.delete(stringKey(tableDoom, r.Key))
+	}
+}
+
+// DeleteRemote forgets what is known under a key, and its doom.
+func (b *Batch) DeleteRemote(key string) {
+	b.unhold(key, 0)
+	b.delete(stringKey(tableRemote, key))
+	b.delete(stringKey(tableDoom, key))
+}
+
+// Enqueue puts an inode into the upload queue; at is Unix time in nanoseconds.
+func (b *Batch) Enqueue(ino Ino, at int64) {
+	b.set(inoKey(tableQueue, ino), binary.BigEndian.AppendUint64(nil, uint64(at)))
+}
+
+// Dequeue takes an inode out of the upload queue.
+func (b *Batch) Dequeue(ino Ino) { b.delete(inoKey(tableQueue, ino)) }
+
+// MarkOpen notes that an inode may be written to from now on.
+func (b *Batch) MarkOpen(ino Ino, m OpenMark) { b.set(inoKey(tableOpen, ino), m.encode()) }
+
+// ClearOpen removes the mark.
+func (b *Batch) ClearOpen(ino Ino) { b.delete(inoKey(tableOpen, ino)) }
+
+// MarkOrphan notes an inode without a name that is still open; DeleteInode ends it.
+func (b *Batch) MarkOrphan(ino Ino) { b.set(inoKey(tableOrphan, ino), nil) }
+
+// AddMove notes that the objects of a renamed directory have to follow.
+func (b *Batch) AddMove(oldPrefix string, dir Ino) {
+	e := newEncoder(len(oldPrefix) + 12)
+	e.string(oldPrefix)
+	e.uint(uint64(dir))
+	b.set(inoKey(tableMove, Ino(b.db.newSeq())), e.b)
+}
+
+// DeleteMove ends a move.
+func (b *Batch) DeleteMove(seq uint64) { b.delete(inoKey(tableMove, Ino(seq))) }
+
+// PutTree names the root of the tree with a prefix.
+func (b *Batch) PutTree(prefix string, root Ino) {
+	b.set(stringKey(tableTree, prefix), binary.BigEndian.AppendUint64(nil, uint64(root)))
+}
+
+// DeleteTree forgets a tree's name; its inodes are the caller's.
+func (b *Batch) DeleteTree(prefix string) { b.delete(stringKey(tableTree, prefix)) }
+
+// PutSaved writes what was set aside of a path.
+func (b *Batch) PutSaved(s Saved) { b.set(savedKey(s.Tree, s.Path, s.Checkpoint), s.encode()) }
+
+// DeleteSaved forgets it; the bytes are the caller's.
+func (b *Batch) DeleteSaved(s Saved) { b.delete(savedKey(s.Tree, s.Path, s.Checkpoint)) }
+
+// PutSetting keeps a number under a name; "ino" is the index's own.
+func (b *Batch) PutSetting(name string, v uint64) {
+	b.set(settingKey(name), binary.BigEndian.AppendUint64(nil, v))
+}
+
+// PutText keeps a string under a name.
+func (b *Batch) PutText(name, v string) { b.set(settingKey("text/"+name), []byte(v)) }
+
+func (b *Batch) commit() error {
+	if b.batch.Empty() {
+		return nil
+	}
+	b.db.inodes.begin()
+	err := b.batch.Commit(pebble.Sync) // written through, not synced: see walFS
+	if err != nil {
+		b.inodes = nil
+		err = fmt.Errorf("cannot write index: %w", err)
+	}
+	b.db.inodes.end(b.inodes)
+	return err
+}
