@@ -1,0 +1,109 @@
+import type { MachineEvent } from '../api/types.ts';
+import { changeOf, type WireChange } from '../api/wire.ts';
+import type { Change } from '../api/types.ts';
+
+export type Connection = 'connecting' | 'open' | 'lost';
+
+/** Who is told what the stream says. */
+export interface StreamListener {
+  changes(changes: Change[]): void;
+  machine(event: MachineEvent): void;
+  /** What is shown may miss changes: read everything again. */
+  resync(why: string): void;
+  connection(state: Connection): void;
+}
+
+const firstRetry = 1000;
+const lastRetry = 30_000;
+/** A hidden tab lets go of its stream after this time. */
+const hiddenLimit = 10 * 60_000;
+
+/**
+ * The tab's one event stream. The browser resumes it by itself after a broken
+ * connection; after an answer that is no stream the browser gives up, and the
+ * stream is opened again here, after the last event that was seen.
+ */
+export class EventStream {
+  private source: EventSource | null = null;
+  private lastId = '';
+  private retry = firstRetry;
+  private timer: number | undefined;
+  private hidden: number | undefined;
+  private readonly listener: StreamListener;
+
+  constructor(listener: StreamListener) {
+    this.listener = listener;
+  }
+
+  start(): void {
+    document.addEventListener('visibilitychange', this.onVisibility);
+    window.addEventListener('online', this.onOnline);
+    this.open();
+  }
+
+  stop(): void {
+    document.removeEventListener('visibilitychange', this.onVisibility);
+    window.removeEventListener('online', this.onOnline);
+    window.clearTimeout(this.hidden);
+    this.close();
+  }
+
+  private close(): void {
+    window.clearTimeout(this.timer);
+    this.source?.close();
+    this.source = null;
+  }
+
+  private open(): void {
+    this.close();
+    this.listener.connection('connecting');
+    const query = this.lastId ? `?since=${encodeURIComponent(this.lastId)}` : '';
+    const source = new EventSource(`/v1/events${query}`);
+    this.source = source;
+    source.onopen = () => {
+      this.retry = firstRetry;
+      this.listener.connection('open');
+      // Without a position nothing is known of the time before this moment.
+      if (!this.lastId) this.listener.resync('open');
+    };
+    source.onerror = () => {
+      this.listener.connection('lost');
+      if (source.readyState === EventSource.CLOSED) this.openLater();
+    };
+    source.addEventListener('fs', (e) => {
+      this.lastId = e.lastEventId;
+      const data = JSON.parse(e.data) as { changes: WireChange[] };
+      this.listener.changes(data.changes.map(changeOf));
+    });
+    source.addEventListener('machine', (e) => {
+      this.lastId = e.lastEventId;
+      this.listener.machine(JSON.parse(e.data) as MachineEvent);
+    });
+    source.addEventListener('reset', (e) => {
+      this.lastId = e.lastEventId;
+      const data = JSON.parse(e.data) as { reason: string };
+      this.listener.resync(data.reason);
+    });
+  }
+
+  private openLater(): void {
+    this.close();
+    // Not all tabs at the same moment.
+    const wait = this.retry * (0.75 + Math.random() / 2);
+    this.retry = Math.min(this.retry * 2, lastRetry);
+    this.timer = window.setTimeout(() => this.open(), wait);
+  }
+
+  private readonly onOnline = () => {
+    if (this.source?.readyState !== EventSource.OPEN && document.visibilityState === 'visible') this.open();
+  };
+
+  private readonly onVisibility = () => {
+    window.clearTimeout(this.hidden);
+    if (document.visibilityState === 'hidden') {
+      this.hidden = window.setTimeout(() => this.close(), hiddenLimit);
+    } else if (!this.source) {
+      this.open();
+    }
+  };
+}

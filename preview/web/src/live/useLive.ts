@@ -1,0 +1,76 @@
+import { useQueryClient, type QueryClient } from '@tanstack/react-query';
+import { useEffect } from 'react';
+import type { Change, Chat, MachineEvent, Me } from '../api/types.ts';
+import { rootOfTree } from '../route/place.ts';
+import type { PlacedChange } from '../tree/apply.ts';
+import { useTree } from '../tree/store.ts';
+import { announceChanges } from './announce.ts';
+import { Batcher, type Clock } from './batch.ts';
+import { useFeed } from './feed.ts';
+import { EventStream } from './stream.ts';
+
+const clock: Clock = {
+  now: () => performance.now(),
+  later: (run, ms) => void window.setTimeout(run, ms),
+};
+
+/** The changes of trees that this page shows, each with its root. */
+export function placeChanges(changes: readonly Change[], me: Me): PlacedChange[] {
+  return changes.flatMap((c) => {
+    const root = rootOfTree(c.tree, me);
+    return root === null ? [] : [{ ...c, root }];
+  });
+}
+
+/** Fetches again the open files and diffs that the changes touch. */
+function refreshOpenFiles(client: QueryClient, changes: readonly PlacedChange[]): void {
+  const touched = new Set(changes.flatMap((c) => [`${c.root}/${c.path}`, `${c.root}/${c.from ?? c.path}`]));
+  const isTouched = (key: string) => {
+    for (let at = key.length; at > 0; at = key.lastIndexOf('/', at - 1)) {
+      if (touched.has(key.slice(0, at))) return true;
+    }
+    return false;
+  };
+  void client.invalidateQueries({
+    predicate: ({ queryKey: [what, key] }) => (what === 'file' || what === 'diff') && typeof key === 'string' && isTouched(key),
+  });
+}
+
+function showMachine(client: QueryClient, event: MachineEvent): void {
+  const { chat, machine, ...state } = event;
+  const withState = (c: Chat): Chat => (c.id === chat ? { ...c, machine: { ...c.machine, ...state, id: machine } } : c);
+  const known = client.getQueryData<Chat[]>(['chats']);
+  if (known?.some((c) => c.id === chat)) client.setQueryData<Chat[]>(['chats'], (old) => old?.map(withState));
+  else void client.invalidateQueries({ queryKey: ['chats'] });
+  void client.invalidateQueries({ queryKey: ['chat', chat] });
+}
+
+/** Keeps the tab's event stream while the page is shown, and its news in the stores. */
+export function useLive(me: Me): void {
+  const client = useQueryClient();
+  useEffect(() => {
+    const { add, setMissed, setConnection } = useFeed.getState();
+    const batcher = new Batcher<PlacedChange>((changes) => {
+      useTree.getState().apply(changes);
+      add(changes);
+      refreshOpenFiles(client, changes);
+      announceChanges(changes);
+    }, clock);
+    const stream = new EventStream({
+      changes: (changes) => batcher.add(placeChanges(changes, me)),
+      machine: (event) => showMachine(client, event),
+      resync: () => {
+        setMissed();
+        useTree.getState().resync();
+        void client.invalidateQueries({ predicate: ({ queryKey: [what] }) => what !== 'me' });
+      },
+      connection: (state) => {
+        setConnection(state);
+        // The server may have ended the stream because the session ended.
+        if (state === 'lost') void client.invalidateQueries({ queryKey: ['me'] });
+      },
+    });
+    stream.start();
+    return () => stream.stop();
+  }, [client, me]);
+}
