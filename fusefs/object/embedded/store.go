@@ -1,0 +1,210 @@
+package embedded
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/versity/versitygw/backend"
+	"github.com/versity/versitygw/backend/meta"
+	"github.com/versity/versitygw/backend/posix"
+	"github.com/versity/versitygw/s3err"
+	"github.com/versity/versitygw/s3response"
+	"golang.org/x/sys/unix"
+)
+
+// maxCopy is the largest object that one request copies, as in S3.
+const maxCopy = 5 << 30
+
+// Attributes of the posix backend and one of ours.
+const (
+	etagAttr     = "etag"
+	metadataAttr = "metadata"
+	markerAttr   = "berth-marker-time" // when a directory's marker was put
+)
+
+// store is the posix backend with what the contract of object.Store asks beyond
+// it: conditional deletes that exclude writes, markers with a time and metadata
+// of their own, listings of any name, and no access to the backend's own files.
+type store struct {
+	*posix.Posix
+	attrs meta.MetadataStorer
+}
+
+var _ backend.Backend = (*store)(nil)
+
+// errReserved refuses keys that are the backend's own files.
+var errReserved = s3err.APIError{
+	Code: "InvalidObjectName", Description: "the name " + posix.MetaTmpDir + " is reserved", HTTPStatusCode: http.StatusBadRequest,
+}
+
+func reserved(key *string) bool {
+	return key != nil && (*key == posix.MetaTmpDir || strings.HasPrefix(*key, posix.MetaTmpDir+"/"))
+}
+
+func isMarker(key string) bool { return strings.HasSuffix(key, "/") }
+
+// PutObject implements backend.Backend.
+func (s *store) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
+	if reserved(in.Key) {
+		return s3response.PutObjectOutput{}, errReserved
+	}
+	out, err := s.Posix.PutObject(ctx, in)
+	if err != nil || !isMarker(*in.Key) {
+		return out, err
+	}
+	// A directory's own time moves with every file in it, and what an earlier
+	// marker left is still there.
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	if err := s.attrs.StoreAttribute(nil, *in.Bucket, *in.Key, markerAttr, []byte(now)); err != nil {
+		return s3response.PutObjectOutput{}, fmt.Errorf("set time of marker: %w", err)
+	}
+	if len(in.Metadata) == 0 {
+		err := s.attrs.DeleteAttribute(*in.Bucket, *in.Key, metadataAttr)
+		if err != nil && !errors.Is(err, meta.ErrNoSuchKey) {
+			return s3response.PutObjectOutput{}, fmt.Errorf("remove metadata of marker: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// CreateMultipartUpload implements backend.Backend.
+func (s *store) CreateMultipartUpload(ctx context.Context, in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
+	if reserved(in.Key) {
+		return s3response.InitiateMultipartUploadResult{}, errReserved
+	}
+	return s.Posix.CreateMultipartUpload(ctx, in)
+}
+
+// CopyObject implements backend.Backend.
+func (s *store) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (s3response.CopyObjectOutput, error) {
+	if reserved(in.Key) {
+		return s3response.CopyObjectOutput{}, errReserved
+	}
+	return s.Posix.CopyObject(ctx, in)
+}
+
+// markerTime returns when the marker was put, or nil if that is not known.
+func (s *store) markerTime(bucket, key string) *time.Time {
+	raw, err := s.attrs.RetrieveAttribute(nil, bucket, key, markerAttr)
+	if err != nil {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(raw))
+	if err != nil {
+		return nil
+	}
+	return &t
+}
+
+// HeadObject implements backend.Backend.
+func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
+	if reserved(in.Key) {
+		return nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
+	}
+	path := filepath.Join(*in.Bucket, *in.Key)
+	for {
+		// The backend looks at the path several times. What it found belongs
+		// together only if the file was one and the same all the while.
+		before := generation(path)
+		out, err := s.Posix.HeadObject(ctx, in)
+		if err == nil && isMarker(*in.Key) {
+			if t := s.markerTime(*in.Bucket, *in.Key); t != nil {
+				out.LastModified = t
+			}
+			return out, nil
+		}
+		if err == nil && before != generation(path) && ctx.Err() == nil {
+			continue
+		}
+		return out, err
+	}
+}
+
+// A file's generation changes with its content and attributes.
+type fileGeneration struct {
+	ino  uint64
+	time unix.Timespec
+}
+
+func generation(path string) fileGeneration {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return fileGeneration{}
+	}
+	return fileGeneration{st.Ino, st.Ctim}
+}
+
+// GetObject implements backend.Backend.
+func (s *store) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
+	if reserved(in.Key) {
+		return nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
+	}
+	out, err := s.Posix.GetObject(ctx, in)
+	if err == nil && isMarker(*in.Key) {
+		if t := s.markerTime(*in.Bucket, *in.Key); t != nil {
+			out.LastModified = t
+		}
+	}
+	return out, err
+}
+
+// DeleteObject implements backend.Backend. The backend checks the condition and
+// removes the file without excluding writers, so that a write in between would
+// be removed: the lock that its writers hold closes the gap.
+func (s *store) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3.DeleteObjectOutput, error) {
+	if reserved(in.Key) {
+		return &s3.DeleteObjectOutput{}, nil
+	}
+	unlock, err := lockKey(*in.Bucket, *in.Key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if isMarker(*in.Key) {
+		// The directory of a marker that was never put is no object.
+		_, err := s.attrs.RetrieveAttribute(nil, *in.Bucket, *in.Key, etagAttr)
+		if errors.Is(err, meta.ErrNoSuchKey) {
+			return &s3.DeleteObjectOutput{}, nil
+		}
+	} else if _, err := os.Lstat(filepath.Join(*in.Bucket, *in.Key)); err != nil {
+		return &s3.DeleteObjectOutput{}, nil
+	}
+	return s.Posix.DeleteObject(ctx, in)
+}
+
+// lockKey takes the lock that the backend's writers hold while they put a new
+// generation in place: a file named for the digests of bucket and key.
+func lockKey(bucket, key string) (unlock func(), err error) {
+	bucketSum, keySum := sha256.Sum256([]byte(bucket)), sha256.Sum256([]byte(key))
+	dir := filepath.Join(".vgwlocks", fmt.Sprintf("%x", bucketSum))
+	open := func() (*os.File, error) {
+		return os.OpenFile(filepath.Join(dir, fmt.Sprintf("%02x", keySum[0])), os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	f, err := open()
+	if errors.Is(err, os.ErrNotExist) {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			f, err = open()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock object %q: %w", key, err)
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if err != unix.EINTR {
+			f.Close()
+			return nil, fmt.Errorf("cannot lock object %q: %w", key, err)
+		}
+	}
+}
