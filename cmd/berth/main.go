@@ -45,6 +45,10 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(
+		newDoctorCommand(),
+		newStoreCommand(),
+	)
 	return root
 }
 
