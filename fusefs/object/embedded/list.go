@@ -37,9 +37,7 @@ func (s *store) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input) (s
 		func(path string, d fs.DirEntry) (s3response.Object, error) {
 			obj, err := toObject(path, d)
 			if err == nil && d.IsDir() {
-				if t := s.markerTime(bucket, path); t != nil {
-					obj.LastModified = t
-				}
+				s.setMarkerTime(&obj.LastModified, bucket, path)
 			}
 			return obj, err
 		}, nil)

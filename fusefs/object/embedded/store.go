@@ -16,7 +16,6 @@ import (
 	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/s3err"
-	"github.com/versity/versitygw/s3response"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,57 +50,15 @@ func reserved(key *string) bool {
 
 func isMarker(key string) bool { return strings.HasSuffix(key, "/") }
 
-// PutObject implements backend.Backend.
-func (s *store) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
-	if reserved(in.Key) {
-		return s3response.PutObjectOutput{}, errReserved
-	}
-	out, err := s.Posix.PutObject(ctx, in)
-	if err != nil || !isMarker(*in.Key) {
-		return out, err
-	}
-	// A directory's own time moves with every file in it, and what an earlier
-	// marker left is still there.
-	now := time.Now().UTC().Format(time.RFC3339Nano)
-	if err := s.attrs.StoreAttribute(nil, *in.Bucket, *in.Key, markerAttr, []byte(now)); err != nil {
-		return s3response.PutObjectOutput{}, fmt.Errorf("set time of marker: %w", err)
-	}
-	if len(in.Metadata) == 0 {
-		err := s.attrs.DeleteAttribute(*in.Bucket, *in.Key, metadataAttr)
-		if err != nil && !errors.Is(err, meta.ErrNoSuchKey) {
-			return s3response.PutObjectOutput{}, fmt.Errorf("remove metadata of marker: %w", err)
-		}
-	}
-	return out, nil
-}
-
-// CreateMultipartUpload implements backend.Backend.
-func (s *store) CreateMultipartUpload(ctx context.Context, in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
-	if reserved(in.Key) {
-		return s3response.InitiateMultipartUploadResult{}, errReserved
-	}
-	return s.Posix.CreateMultipartUpload(ctx, in)
-}
-
-// CopyObject implements backend.Backend.
-func (s *store) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (s3response.CopyObjectOutput, error) {
-	if reserved(in.Key) {
-		return s3response.CopyObjectOutput{}, errReserved
-	}
-	return s.Posix.CopyObject(ctx, in)
-}
-
-// markerTime returns when the marker was put, or nil if that is not known.
-func (s *store) markerTime(bucket, key string) *time.Time {
+// setMarkerTime replaces a directory's time with that of its marker.
+func (s *store) setMarkerTime(modified **time.Time, bucket, key string) {
 	raw, err := s.attrs.RetrieveAttribute(nil, bucket, key, markerAttr)
 	if err != nil {
-		return nil
+		return // put by another tool
 	}
-	t, err := time.Parse(time.RFC3339Nano, string(raw))
-	if err != nil {
-		return nil
+	if t, err := time.Parse(time.RFC3339Nano, string(raw)); err == nil {
+		*modified = &t
 	}
-	return &t
 }
 
 // HeadObject implements backend.Backend.
@@ -109,22 +66,47 @@ func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.Hea
 	if reserved(in.Key) {
 		return nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
 	}
-	path := filepath.Join(*in.Bucket, *in.Key)
-	for {
-		// The backend looks at the path several times. What it found belongs
-		// together only if the file was one and the same all the while.
-		before := generation(path)
+	return consistent(ctx, *in.Bucket, *in.Key, func() (*s3.HeadObjectOutput, error) {
 		out, err := s.Posix.HeadObject(ctx, in)
 		if err == nil && isMarker(*in.Key) {
-			if t := s.markerTime(*in.Bucket, *in.Key); t != nil {
-				out.LastModified = t
-			}
-			return out, nil
-		}
-		if err == nil && before != generation(path) && ctx.Err() == nil {
-			continue
+			s.setMarkerTime(&out.LastModified, *in.Bucket, *in.Key)
 		}
 		return out, err
+	}, func(*s3.HeadObjectOutput) {})
+}
+
+// GetObject implements backend.Backend.
+func (s *store) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
+	if reserved(in.Key) {
+		return nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
+	}
+	return consistent(ctx, *in.Bucket, *in.Key, func() (*s3.GetObjectOutput, error) {
+		out, err := s.Posix.GetObject(ctx, in)
+		if err == nil && isMarker(*in.Key) {
+			s.setMarkerTime(&out.LastModified, *in.Bucket, *in.Key)
+		}
+		return out, err
+	}, func(out *s3.GetObjectOutput) {
+		if out.Body != nil {
+			out.Body.Close()
+		}
+	})
+}
+
+// consistent repeats look until what it found belongs to one generation of the
+// object. The backend takes ETag, content and metadata of an object one after
+// the other from its path, where a new generation can appear in between.
+func consistent[T any](ctx context.Context, bucket, key string, look func() (T, error), discard func(T)) (T, error) {
+	path := filepath.Join(bucket, key)
+	for {
+		before := generation(path)
+		out, err := look()
+		if before == generation(path) || ctx.Err() != nil {
+			return out, err
+		}
+		if err == nil {
+			discard(out)
+		}
 	}
 }
 
@@ -140,20 +122,6 @@ func generation(path string) fileGeneration {
 		return fileGeneration{}
 	}
 	return fileGeneration{st.Ino, st.Ctim}
-}
-
-// GetObject implements backend.Backend.
-func (s *store) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
-	if reserved(in.Key) {
-		return nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
-	}
-	out, err := s.Posix.GetObject(ctx, in)
-	if err == nil && isMarker(*in.Key) {
-		if t := s.markerTime(*in.Bucket, *in.Key); t != nil {
-			out.LastModified = t
-		}
-	}
-	return out, err
 }
 
 // DeleteObject implements backend.Backend. The backend checks the condition and

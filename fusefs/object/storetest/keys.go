@@ -163,20 +163,24 @@ func testFilesAndDirectories(t *testing.T, s object.Store, l Limits) {
 		remove("x/a/b/c")
 	}
 	put(t, s, "x/a", "file", object.PutOptions{})
-	_, err := s.Put(ctx, "x/a/b", strings.NewReader(""), 0, object.PutOptions{})
-	if l.NoOverlap {
-		wantErr(t, "below a file", err, object.ErrOverlap, "x/a/b")
-	} else if err != nil {
-		t.Errorf("below a file: %v", err)
+	for _, parts := range []bool{false, true} {
+		_, err := s.Put(ctx, "x/a/b", strings.NewReader("x"), 1, object.PutOptions{InParts: parts})
+		if l.NoOverlap {
+			wantErr(t, "below a file", err, object.ErrOverlap, "x/a/b")
+		} else if err != nil {
+			t.Errorf("below a file: %v", err)
+		}
 	}
 	remove("x/a/b")
 	remove("x/a")
 	put(t, s, "x/a/b", "below", object.PutOptions{})
-	_, err = s.Put(ctx, "x/a", strings.NewReader(""), 0, object.PutOptions{})
-	if l.NoOverlap {
-		wantErr(t, "in place of a directory", err, object.ErrOverlap, "x/a")
-	} else if err != nil {
-		t.Errorf("in place of a directory: %v", err)
+	for _, parts := range []bool{false, true} {
+		_, err := s.Put(ctx, "x/a", strings.NewReader("x"), 1, object.PutOptions{InParts: parts})
+		if l.NoOverlap {
+			wantErr(t, "in place of a directory", err, object.ErrOverlap, "x/a")
+		} else if err != nil {
+			t.Errorf("in place of a directory: %v", err)
+		}
 	}
 	remove("x/a")
 	remove("x/a/b")
@@ -206,6 +210,18 @@ func testMarkers(t *testing.T, s object.Store, _ Limits) {
 		t.Errorf("the marker alone: got %q, %+v", got, info)
 	}
 	wantMetadata(t, "marker", info.Metadata, meta)
+	page, err := s.List(ctx, object.ListOptions{Prefix: "d/"})
+	if err != nil || len(page.Objects) != 1 || !page.Objects[0].LastModified.Equal(info.LastModified) {
+		t.Errorf("the marker alone: list says %+v, %v; get says %+v", page.Objects, err, info)
+	}
+	if _, err := s.Copy(ctx, "e/", "d/", object.CopyOptions{SourceETag: info.ETag}); err != nil {
+		t.Error(err)
+	}
+	_, copied := get(t, s, "e/", object.GetOptions{})
+	wantMetadata(t, "copied marker", copied.Metadata, meta)
+	if err := s.Delete(ctx, "e/", ""); err != nil {
+		t.Error(err)
+	}
 
 	put(t, s, "d/x", "x", object.PutOptions{})
 	if err := s.Delete(ctx, "d/", info.ETag); err != nil {

@@ -44,6 +44,7 @@ func All(t *testing.T, limits Limits, open func(t *testing.T) object.Store) {
 		{"Markers", testMarkers},
 		{"Large", testLarge},
 		{"BrokenBody", testBrokenBody},
+		{"Generations", testGenerations},
 		{"Cancel", testCancel},
 		{"Probe", testProbe},
 	} {
