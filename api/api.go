@@ -87,6 +87,8 @@ type Machines interface {
 	Stop(ctx context.Context, v berth.View) error
 	// Wake starts the machine if it does not run.
 	Wake(ctx context.Context, v berth.View) error
+	// Counts returns how many machines run and how many warm ones wait for a claim.
+	Counts() (running, warm int)
 	// Destroy ends the machine for good and removes its home.
 	Destroy(ctx context.Context, v berth.View) error
 }

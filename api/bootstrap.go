@@ -18,6 +18,7 @@ type Bootstrap struct {
 	Admin     string   `json:"admin_sha256"`
 	Member    string   `json:"member_sha256"`
 	Key       string   `json:"key_sha256"`
+	KeyID     berth.ID `json:"key_id"`
 }
 
 // Bootstrap makes the operator, the workspace, the member and the key, each
@@ -85,7 +86,7 @@ func (s *Server) bootstrap(ctx context.Context, b Bootstrap) error {
 		return err
 	}
 	return s.addKey(ctx, keyRecord{
-		Workspace: b.Workspace, ID: berth.ID("k" + b.Key[:12]), Name: "made at the first start", Created: now, Token: b.Key,
+		Workspace: b.Workspace, ID: b.KeyID, Label: "made at the first start", Created: now, Token: b.Key,
 	})
 }
 

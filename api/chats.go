@@ -122,10 +122,8 @@ func (s *Server) putChat(c echo.Context, p owner) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	var created bool
 	rec, err := update(ctx, s.records, p.chatKey(id), func(now *chatRecord) (chatRecord, error) {
-		created = now == nil
-		if created {
+		if now == nil {
 			return s.newChat(p, id, endUser, body)
 		}
 		switch {
@@ -148,7 +146,7 @@ func (s *Server) putChat(c echo.Context, p owner) error {
 	if err != nil {
 		return err
 	}
-	return s.answerChat(c, createdStatus(created), rec)
+	return s.answerChat(c, rec)
 }
 
 // endUser returns the end user that the body names; only keys have them.
@@ -190,13 +188,13 @@ func (s *Server) chatAnswer(ctx context.Context, rec chatRecord) (chatAnswer, er
 	}, err
 }
 
-func (s *Server) answerChat(c echo.Context, status int, rec chatRecord) error {
+func (s *Server) answerChat(c echo.Context, rec chatRecord) error {
 	c.Response().Header().Set(cursorHeader, s.o.Feed.Cursor())
 	answer, err := s.chatAnswer(c.Request().Context(), rec)
 	if err != nil {
 		return err
 	}
-	return c.JSON(status, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 func (s *Server) getChat(c echo.Context, p owner) error {
@@ -204,7 +202,7 @@ func (s *Server) getChat(c echo.Context, p owner) error {
 	if err != nil {
 		return err
 	}
-	return s.answerChat(c, http.StatusOK, rec)
+	return s.answerChat(c, rec)
 }
 
 // listChats answers a page of the principal's chats, by id.

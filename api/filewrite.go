@@ -70,6 +70,13 @@ func (s *Server) makeDir(c echo.Context, root *os.Root, at place) error {
 	return c.JSON(createdStatus(created), struct{}{})
 }
 
+func createdStatus(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
 // An upload writes one file through a temporary one next to it.
 type upload struct {
 	s    *Server

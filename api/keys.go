@@ -19,25 +19,25 @@ const maxKeys = 1000
 
 type keyAnswer struct {
 	ID      berth.ID   `json:"id"`
-	Name    string     `json:"name,omitempty"`
+	Label   string     `json:"label,omitempty"`
 	Created time.Time  `json:"created"`
 	Revoked *time.Time `json:"revoked,omitempty"`
 	Key     string     `json:"key,omitempty"` // only in the answer that makes it
 }
 
 func (k keyRecord) answer() keyAnswer {
-	return keyAnswer{ID: k.ID, Name: k.Name, Created: k.Created, Revoked: k.Revoked}
+	return keyAnswer{ID: k.ID, Label: k.Label, Created: k.Created, Revoked: k.Revoked}
 }
 
 // createKey makes an API key and answers it, once.
 func (s *Server) createKey(c echo.Context, a admin) error {
 	body, err := decodeBody[struct {
-		Name string `json:"name"`
+		Label string `json:"label"`
 	}](c)
 	if err != nil {
 		return err
 	}
-	if err := checkTitle("name", body.Name); err != nil {
+	if err := checkTitle("label", body.Label); err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
@@ -51,7 +51,7 @@ func (s *Server) createKey(c echo.Context, a admin) error {
 	token := NewAPIKey()
 	rec := keyRecord{
 		Workspace: a.workspace, ID: berth.ID("k" + strings.ToLower(rand.Text()[:12])),
-		Name: body.Name, Created: s.o.Now().UTC(), Token: HashToken(token),
+		Label: body.Label, Created: s.o.Now().UTC(), Token: HashToken(token),
 	}
 	if err := s.addKey(ctx, rec); err != nil {
 		return err

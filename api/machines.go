@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 
@@ -68,7 +67,7 @@ func (s *Server) stopMachine(c echo.Context, p owner) error {
 	if err := unlessNone(s.o.Machines.Stop(c.Request().Context(), rec.view(p.workspace))); err != nil {
 		return err
 	}
-	return s.answerChat(c, http.StatusOK, rec)
+	return s.answerChat(c, rec)
 }
 
 // wakeMachine starts the chat's machine if it does not run.
@@ -89,7 +88,7 @@ func (s *Server) wakeMachine(c echo.Context, p owner) error {
 		return err
 	}
 	rec.Machine = view.Machine
-	return s.answerChat(c, http.StatusOK, rec)
+	return s.answerChat(c, rec)
 }
 
 // destroyMachine ends the chat's machine and removes its home. The chat and its
@@ -120,7 +119,7 @@ func (s *Server) destroyMachine(c echo.Context, p owner) error {
 	if err := unlessNone(s.o.Machines.Destroy(ctx, rec.view(p.workspace))); err != nil {
 		return err
 	}
-	return s.answerChat(c, http.StatusOK, rec)
+	return s.answerChat(c, rec)
 }
 
 // unlessNone drops the error of ending a machine that never was.

@@ -50,12 +50,11 @@ func (s *Server) putMember(c echo.Context, a admin) error {
 	ctx := c.Request().Context()
 	token, now := NewMemberToken(), s.o.Now().UTC()
 	var old string
-	var created, fresh bool
+	var fresh bool
 	rec, err := update(ctx, s.records, memberKey(a.workspace, user), func(m *memberRecord) (memberRecord, error) {
-		old, created = "", m == nil
-		fresh = created || m.Removed != nil || body.Rotate
 		next := memberRecord{Workspace: a.workspace, User: user, Created: now}
-		if !created {
+		old, fresh = "", m == nil || m.Removed != nil || body.Rotate
+		if m != nil {
 			next, old = *m, m.Token
 		}
 		if !fresh {
@@ -73,7 +72,7 @@ func (s *Server) putMember(c echo.Context, a admin) error {
 	if err := s.exchangeToken(ctx, old, token, tokenRecord{Kind: kindMember, Workspace: a.workspace, User: user}); err != nil {
 		return err
 	}
-	return c.JSON(createdStatus(created), memberAnswer{User: user, Created: rec.Created, Token: token})
+	return c.JSON(http.StatusOK, memberAnswer{User: user, Created: rec.Created, Token: token})
 }
 
 // exchangeToken makes the record of a new token and revokes the old one. Without

@@ -97,7 +97,8 @@ func (s *Server) place(c echo.Context, p owner) (place, error) {
 		}
 		at.tree, at.base = chat.view(p.workspace).Files(expert)
 	case p.kind != kindMember:
-		return place{}, notFound("files of an API key at", strings.TrimPrefix(area, "/v1/files/"))
+		return place{}, fmt.Errorf("cannot reach %s: only members have files there, an API key has those of its chats: %w",
+			strings.TrimPrefix(area, "/v1/files/"), fs.ErrPermission)
 	case strings.HasSuffix(area, "/shared"):
 		at.tree = berth.SharedTree(p.workspace)
 	default:

@@ -35,7 +35,7 @@ type memberRecord struct {
 type keyRecord struct {
 	Workspace berth.ID   `json:"workspace"`
 	ID        berth.ID   `json:"id"`
-	Name      string     `json:"name,omitempty"`
+	Label     string     `json:"label,omitempty"`
 	Created   time.Time  `json:"created"`
 	Token     string     `json:"token_sha256"`
 	Revoked   *time.Time `json:"revoked,omitempty"`

@@ -43,14 +43,11 @@ func (s *Server) putWorkspace(c echo.Context, _ operator) error {
 	ctx := c.Request().Context()
 	token := NewAdminToken()
 	var old string
-	var created, fresh bool
+	var fresh bool
 	rec, err := update(ctx, s.records, workspaceKey(ws), func(now *workspaceRecord) (workspaceRecord, error) {
-		old, created = "", now == nil
-		fresh = created || body.Rotate
-		var next workspaceRecord
-		if created {
-			next = workspaceRecord{Workspace: ws, Created: s.o.Now().UTC()}
-		} else {
+		next := workspaceRecord{Workspace: ws, Created: s.o.Now().UTC()}
+		old, fresh = "", now == nil || body.Rotate
+		if now != nil {
 			next, old = *now, now.Token
 		}
 		if fresh {
@@ -72,16 +69,10 @@ func (s *Server) putWorkspace(c echo.Context, _ operator) error {
 	if err := s.exchangeToken(ctx, old, token, tokenRecord{Kind: kindAdmin, Workspace: ws}); err != nil {
 		return err
 	}
-	return c.JSON(createdStatus(created), struct {
+	return c.JSON(http.StatusOK, struct {
 		Workspace berth.ID `json:"workspace"`
 		Title     string   `json:"title,omitempty"`
 		Token     string   `json:"admin_token,omitempty"`
 	}{ws, rec.Title, token})
 }
 
-func createdStatus(created bool) int {
-	if created {
-		return http.StatusCreated
-	}
-	return http.StatusOK
-}
