@@ -2,9 +2,7 @@ package api
 
 import (
 	_ "embed"
-	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -36,4 +34,3 @@ func (s *Server) getMe(c echo.Context, p principal) error {
 		Tools       []string `json:"tools"`
 	}{p.kind, p.workspace, p.user, p.key, s.o.PreviewHost, s.o.Machines != nil, s.o.Tools})
 }
-

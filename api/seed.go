@@ -43,7 +43,7 @@ func Begin(ctx context.Context, r berth.Records, b Beginning, now time.Time) err
 		{tokenKey(admin), tokenRecord{Kind: kindAdmin, Workspace: b.Workspace}},
 		{memberKey(b.Workspace, b.User), memberRecord{Workspace: b.Workspace, User: b.User, Created: now, Token: member}},
 		{tokenKey(member), tokenRecord{Kind: kindMember, Workspace: b.Workspace, User: b.User}},
-		{keyKey(b.Workspace, b.KeyID), keyRecord{Workspace: b.Workspace, ID: b.KeyID, Name: "first", Created: now, Token: key}},
+		{keyKey(b.Workspace, b.KeyID), keyRecord{Workspace: b.Workspace, ID: b.KeyID, Label: "first", Created: now, Token: key}},
 		{tokenKey(key), tokenRecord{Kind: kindKey, Workspace: b.Workspace, Key: b.KeyID}},
 		{operator, tokenRecord{Kind: kindOperator}},
 	} {

@@ -75,4 +75,3 @@ func (s *Server) putWorkspace(c echo.Context, _ operator) error {
 		Token     string   `json:"admin_token,omitempty"`
 	}{ws, rec.Title, token})
 }
-

@@ -4,8 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-
-	"berth/api"
 )
 
 // gatewayConfig is what `berth gateway` reads from its parent.
@@ -24,9 +22,6 @@ type gatewayConfig struct {
 	MaxRunning        int     `json:"max_running"` // machines at once; 0 is no bound
 	IdleMinutesMember float64 `json:"idle_minutes_member"`
 	IdleMinutesKey    float64 `json:"idle_minutes_key"`
-
-	// Bootstrap is what the first start makes; api.HashToken makes its hashes.
-	Bootstrap *api.Bootstrap `json:"bootstrap"`
 }
 
 // socketConf says how to reach another process of the installation.
