@@ -1,0 +1,286 @@
+package mounts
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth"
+)
+
+// The test binary starts itself again in other roles.
+const (
+	roleEnv       = "BERTH_TEST_ROLE"
+	roleTests     = "tests"     // in a mount namespace of its own
+	roleContainer = "container" // sees a slot's home as a container does
+	roleHost      = "host"      // holds the mounts of a state directory until it is killed
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	switch os.Getenv(roleEnv) {
+	case roleTests:
+		os.Exit(runTests(m))
+	case roleContainer:
+		err = serveContainer(os.Args[1])
+	case roleHost:
+		err = serveHost(os.Args[1])
+	default:
+		// What the tests mount must not be seen outside, nor stay if they crash.
+		cmd := rerun(roleTests, os.Args[1:]...)
+		cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
+		err = cmd.Run()
+		if exit := new(exec.ExitError); errors.As(err, &exit) {
+			os.Exit(max(exit.ExitCode(), 1))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot run tests (they need root):", err)
+		os.Exit(1)
+	}
+}
+
+func rerun(role string, args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// runTests runs the tests in a directory of their own and fails if a mount is
+// left there.
+func runTests(m *testing.M) int {
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot make mounts private:", err)
+		return 1
+	}
+	base, err := os.MkdirTemp("", "berth-mounts-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	os.Chmod(base, 0o711) // the machines' user comes through
+	os.Setenv("TMPDIR", base)
+	code := m.Run()
+	left, err := mountsBelow(base)
+	if err != nil || len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "mounts were left over:", left, err)
+		return 1
+	}
+	os.RemoveAll(base)
+	return code
+}
+
+// dirTrees is a file system of plain directories below root.
+type dirTrees struct{ root string }
+
+func (d dirTrees) AttachTree(_ context.Context, t berth.Tree, points ...string) error {
+	for _, p := range append(points, "") {
+		if err := os.MkdirAll(filepath.Join(d.root, t.String(), p), 0o755); err != nil {
+			return err
+		}
+	}
+	return os.Chown(filepath.Join(d.root, t.String()), machineUID, machineUID)
+}
+
+const (
+	gatewayUID = 4711
+	machineUID = 1000
+)
+
+func testOptions(state string) Options {
+	return Options{
+		State: state, GatewayUID: gatewayUID, GatewayGID: gatewayUID,
+		MachineUID: machineUID, MachineGID: machineUID,
+	}
+}
+
+// startHost runs a Host on a tmpfs in place of the bucket's file system.
+func startHost(o Options) (*Host, error) {
+	h, err := Prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("tmpfs", h.FSDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m,mode=755"); err != nil {
+		return nil, err
+	}
+	return h, h.Start(context.Background(), dirTrees{h.FSDir()})
+}
+
+// newHost is startHost with clean-up.
+func newHost(t *testing.T, o Options) *Host {
+	t.Helper()
+	h, err := startHost(o)
+	if err != nil {
+		t.Fatalf("start host: %v", err)
+	}
+	t.Cleanup(func() { closeHost(t, h) })
+	return h
+}
+
+func closeHost(t *testing.T, h *Host) {
+	t.Helper()
+	if err := h.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := unix.Unmount(filepath.Join(h.opts.State, fsName), unix.MNT_DETACH); err != nil {
+		t.Errorf("unmount fs: %v", err)
+	}
+	if left, err := mountsBelow(h.opts.State); err != nil || len(left) > 0 {
+		t.Errorf("mounts left after Close: %v, %v", left, err)
+	}
+}
+
+// serveHost holds the mounts of a state directory until it is killed, with a
+// claimed slot whose id it prints.
+func serveHost(state string) error {
+	h, err := startHost(testOptions(state))
+	if err != nil {
+		return err
+	}
+	for line := bufio.NewScanner(os.Stdin); line.Scan(); {
+		id, err := h.NewSlot(context.Background())
+		if err == nil && line.Text() == "claim" {
+			err = h.MountView(context.Background(), id, memberView)
+		}
+		fmt.Println(id, err)
+	}
+	return nil
+}
+
+// A helper process answers one line for each line it is sent.
+type helper struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func startHelper(t *testing.T, cmd *exec.Cmd) *helper {
+	t.Helper()
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := &helper{t, cmd, in, bufio.NewReader(out)}
+	t.Cleanup(h.kill)
+	return h
+}
+
+func (h *helper) ask(format string, args ...any) string {
+	h.t.Helper()
+	fmt.Fprintf(h.in, format+"\n", args...)
+	answer, err := h.out.ReadString('\n')
+	if err != nil {
+		h.t.Fatalf("helper process: %v", err)
+	}
+	return strings.TrimSpace(answer)
+}
+
+func (h *helper) kill() {
+	h.cmd.Process.Kill()
+	h.cmd.Wait()
+}
+
+// newContainer starts a process that sees a slot's home as a container does.
+func newContainer(t *testing.T, h *Host, id berth.ID) *helper {
+	return newContainerOf(t, filepath.Join(h.opts.State, slotsName, string(id), "home"))
+}
+
+func newContainerOf(t *testing.T, home string) *helper {
+	t.Helper()
+	cmd := rerun(roleContainer, home)
+	cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
+	return startHelper(t, cmd)
+}
+
+// serveContainer binds home, read-only and rslave as Docker does, and answers
+// "ls DIR", "cat FILE" and "put FILE" as the machines' user.
+func serveContainer(home string) error {
+	root, err := os.MkdirTemp("", "container-")
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		func() error { return unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, "") },
+		func() error { return unix.Mount(home, root, "", unix.MS_BIND|unix.MS_REC, "") },
+		func() error { return unix.Mount("", root, "", unix.MS_SLAVE|unix.MS_REC, "") },
+		func() error { return unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "") },
+		func() error { return syscall.Setgid(machineUID) },
+		func() error { return syscall.Setuid(machineUID) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		verb, name, _ := strings.Cut(lines.Text(), " ")
+		name = filepath.Join(root, name)
+		var answer any
+		switch verb {
+		case "ls":
+			answer, err = lsNames(name)
+		case "cat":
+			var data []byte
+			data, err = os.ReadFile(name)
+			answer = string(data)
+		case "put":
+			answer, err = "written", os.WriteFile(name, []byte("from the machine"), 0o644)
+		}
+		if err != nil {
+			answer = syscallName(err)
+		}
+		fmt.Println(answer)
+	}
+	return nil
+}
+
+func lsNames(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return "[" + strings.Join(names, " ") + "]", err
+}
+
+func syscallName(err error) string {
+	for e := err; e != nil; {
+		if errno, ok := e.(syscall.Errno); ok {
+			return unix.ErrnoName(errno)
+		}
+		u, ok := e.(interface{ Unwrap() error })
+		if !ok {
+			break
+		}
+		e = u.Unwrap()
+	}
+	return err.Error()
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
