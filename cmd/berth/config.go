@@ -21,12 +21,16 @@ import (
 // upConfig is what an installation can be told. deploy/berth.yaml documents
 // each field; a test holds the two together.
 type upConfig struct {
-	State       string           `yaml:"state"`
-	Listen      string           `yaml:"listen"`
-	PreviewHost string           `yaml:"preview_host"`
-	GatewayUID  int              `yaml:"gateway_uid"`
-	Workspace   string           `yaml:"workspace"`
-	User        string           `yaml:"user"`
+	State       string `yaml:"state"`
+	Listen      string `yaml:"listen"`
+	PreviewHost string `yaml:"preview_host"`
+	GatewayUID  int    `yaml:"gateway_uid"`
+	Workspace   string `yaml:"workspace"`
+	User        string `yaml:"user"`
+	// After how many minutes without a call a machine sleeps.
+	IdleMinutesMember float64 `yaml:"idle_minutes_member"`
+	IdleMinutesKey    float64 `yaml:"idle_minutes_key"`
+
 	Store       storeSettings    `yaml:"store"`
 	Sandboxes   sandboxSettings  `yaml:"sandboxes"`
 	credentials storeCredentials // from the environment
@@ -41,18 +45,11 @@ type storeSettings struct {
 }
 
 type sandboxSettings struct {
-	Enabled     bool        `yaml:"enabled"`
-	Image       string      `yaml:"image"`
-	Runtime     string      `yaml:"runtime"`
-	DockerHost  string      `yaml:"docker_host"`
-	Pool        int         `yaml:"pool"`
-	IdleMinutes idleMinutes `yaml:"idle_minutes"`
-}
-
-// idleMinutes is after how many minutes without a call a machine sleeps.
-type idleMinutes struct {
-	Member float64 `yaml:"member"`
-	Key    float64 `yaml:"key"`
+	Enabled    bool   `yaml:"enabled"`
+	Image      string `yaml:"image"`
+	Runtime    string `yaml:"runtime"`
+	DockerHost string `yaml:"docker_host"`
+	Pool       int    `yaml:"pool"`
 }
 
 type storeCredentials struct{ accessKey, secretKey string }
@@ -72,15 +69,16 @@ const (
 // newUpConfig returns the configuration of an installation that was told nothing.
 func newUpConfig() upConfig {
 	return upConfig{
-		State:      defaultState,
-		Listen:     defaultListen,
-		GatewayUID: 64180,
-		Workspace:  "main",
-		User:       "me",
-		Store:      storeSettings{Region: "us-east-1"},
+		State:             defaultState,
+		Listen:            defaultListen,
+		PreviewHost:       "berth.localhost",
+		GatewayUID:        64180,
+		Workspace:         "main",
+		User:              "me",
+		IdleMinutesMember: 30, IdleMinutesKey: 60,
+		Store: storeSettings{Region: "us-east-1"},
 		Sandboxes: sandboxSettings{
 			Enabled: true, Image: defaultImage, Runtime: "runc", Pool: 2,
-			IdleMinutes: idleMinutes{Member: 30, Key: 60},
 		},
 	}
 }
@@ -115,7 +113,7 @@ func (c *upConfig) readEnvironment(getenv func(string) string) error {
 		if err != nil {
 			return fmt.Errorf("cannot use SANDBOX_IDLE_MINUTES=%q: it is not a number: %w", s, fs.ErrInvalid)
 		}
-		c.Sandboxes.IdleMinutes = idleMinutes{minutes, minutes}
+		c.IdleMinutesMember, c.IdleMinutesKey = minutes, minutes
 	}
 	return nil
 }
@@ -128,7 +126,7 @@ func (c *upConfig) embedded() bool { return c.Store.URL == "" }
 func (c *upConfig) validate() error {
 	_, wsErr := berth.ParseID("workspace", c.Workspace)
 	_, userErr := berth.ParseID("user", c.User)
-	err := errors.Join(c.checkState(), c.checkListen(), c.checkStore(), c.checkSandboxes(), wsErr, userErr)
+	err := errors.Join(c.checkState(), c.checkListen(), c.checkPreviewHost(), c.checkStore(), c.checkSandboxes(), wsErr, userErr)
 	if c.GatewayUID <= 0 || c.GatewayUID == machineUID || c.GatewayUID > 1<<31-2 {
 		err = errors.Join(err, fmt.Errorf("invalid gateway_uid %d: it must be a user id of its own, neither root's nor the machines' (%d): %w",
 			c.GatewayUID, machineUID, fs.ErrInvalid))
@@ -167,6 +165,15 @@ func (c *upConfig) checkListen() error {
 	return nil
 }
 
+func (c *upConfig) checkPreviewHost() error {
+	for label := range strings.SplitSeq(c.PreviewHost, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			return fmt.Errorf("invalid preview_host %q: it must be a host name in lower case, without a port: %w", c.PreviewHost, fs.ErrInvalid)
+		}
+	}
+	return nil
+}
+
 func (c *upConfig) checkStore() error {
 	if c.embedded() {
 		if c.Store.Bucket != "" {
@@ -201,8 +208,8 @@ func (c *upConfig) checkSandboxes() error {
 		return fmt.Errorf("invalid sandboxes: runtime is empty: %w", fs.ErrInvalid)
 	case s.Pool < 0 || s.Pool > 64:
 		return fmt.Errorf("invalid sandboxes: pool %d is not within 0 and 64: %w", s.Pool, fs.ErrInvalid)
-	case s.IdleMinutes.Member <= 0 || s.IdleMinutes.Key <= 0:
-		return fmt.Errorf("invalid sandboxes: idle_minutes must be more than 0: %w", fs.ErrInvalid)
+	case !(c.IdleMinutesMember > 0 && c.IdleMinutesKey > 0):
+		return fmt.Errorf("invalid idle_minutes_member or idle_minutes_key: they must be more than 0: %w", fs.ErrInvalid)
 	}
 	return nil
 }

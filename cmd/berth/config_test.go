@@ -105,6 +105,8 @@ func TestValidate(t *testing.T) {
 		{"no port", func(c *upConfig) { c.Listen = "127.0.0.1" }, "HOST:PORT"},
 		{"bad port", func(c *upConfig) { c.Listen = "127.0.0.1:99999" }, "not a port"},
 		{"named port", func(c *upConfig) { c.Listen = "127.0.0.1:http" }, "not a port"},
+		{"preview port", func(c *upConfig) { c.PreviewHost = "localhost:80" }, "preview_host"},
+		{"no preview host", func(c *upConfig) { c.PreviewHost = "" }, "preview_host"},
 		{"gateway as root", func(c *upConfig) { c.GatewayUID = 0 }, "gateway_uid"},
 		{"gateway as machine", func(c *upConfig) { c.GatewayUID = machineUID }, "gateway_uid"},
 		{"workspace", func(c *upConfig) { c.Workspace = "a/b" }, "workspace"},
@@ -116,7 +118,7 @@ func TestValidate(t *testing.T) {
 		{"password in url", func(c *upConfig) { c.Store = storeSettings{URL: "http://u:p@x", Bucket: "b"} }, "AWS_ACCESS_KEY_ID"},
 		{"no credentials", func(c *upConfig) { c.Store = storeSettings{URL: "http://x", Bucket: "b"} }, "must be set"},
 		{"pool", func(c *upConfig) { c.Sandboxes.Pool = -1 }, "pool"},
-		{"idle", func(c *upConfig) { c.Sandboxes.IdleMinutes.Key = 0 }, "idle_minutes"},
+		{"idle", func(c *upConfig) { c.IdleMinutesKey = 0 }, "idle_minutes"},
 		{"no image", func(c *upConfig) { c.Sandboxes.Image = "" }, "image"},
 		{"no runtime", func(c *upConfig) { c.Sandboxes.Runtime = "" }, "runtime"},
 		{"off needs no image", func(c *upConfig) { c.Sandboxes = sandboxSettings{} }, ""},
@@ -161,7 +163,7 @@ func TestFlagsGoBeforeFileAndEnvironment(t *testing.T) {
 	want := newUpConfig()
 	want.State, want.Listen = "/from-file", "127.0.0.1:2"
 	want.Sandboxes.Pool, want.Sandboxes.Enabled = 7, false
-	want.Sandboxes.IdleMinutes = idleMinutes{0.5, 0.5}
+	want.IdleMinutesMember, want.IdleMinutesKey = 0.5, 0.5
 	if conf.credentials = (storeCredentials{}); !reflect.DeepEqual(*conf, want) {
 		t.Errorf("got %+v\nwant %+v", *conf, want)
 	}

@@ -131,16 +131,30 @@ func checkIDMap(context.Context, *upConfig) finding {
 // rests on: a mount made in a shared directory appears in a bind mount of it.
 func checkPropagation(context.Context, *upConfig) finding {
 	result := make(chan error, 1)
-	go func() {
-		// The thread that left the mount namespace ends with this goroutine.
-		runtime.LockOSThread()
-		result <- tryPropagation()
-	}()
+	go onDisposableThread(func() { result <- tryPropagation() })
 	if err := <-result; err != nil {
 		return fail(err.Error(), "files cannot be brought into a machine that already runs",
 			"in a container give it the capability SYS_ADMIN and no seccomp or AppArmor profile that forbids mount")
 	}
 	return ok("a mount in a shared directory appears in its slaves", "files can be brought into a machine that already runs")
+}
+
+// onDisposableThread runs f on a thread that ends after it, so that f may leave
+// the process's namespaces. The first thread cannot end, and /proc/self shows
+// its namespaces: it is left out. It is called as a goroutine.
+func onDisposableThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f() // returning locked ends the thread
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onDisposableThread(f) // on another thread: this one is taken
+	}()
+	<-done
+	runtime.UnlockOSThread()
 }
 
 func tryPropagation() error {

@@ -184,10 +184,10 @@ func clearMounts(dir string) (int, error) {
 	return len(points), nil
 }
 
-// mountsBelow lists the mount points at or below dir, as /proc/self/mountinfo
+// mountsBelow lists the mount points at or below dir, as mountinfo
 // orders them: parents before children.
 func mountsBelow(dir string) ([]string, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
+	data, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list mounts: %w", err)
 	}

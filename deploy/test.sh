@@ -1,0 +1,43 @@
+#!/bin/bash
+# Installs what tests need, builds, and runs all tests. Everything is real:
+# FUSE mounts, a store, a Docker engine, a browser. BERTH_SOAK=1 runs the long
+# ones in full. It prints go test's own lines and ends with 1 if any failed.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$top"
+"$top/deploy/install.sh" test
+"$top/deploy/build.sh"
+"$top/deploy/image/build.sh"
+export GOFLAGS="${GOFLAGS:-} -mod=readonly"
+
+say "go vet"
+go vet ./...
+go vet -tags bench ./e2e
+
+fuse_mounts() { awk '$3 ~ /^fuse/ {print $2}' /proc/mounts | sort; }
+before=$(fuse_mounts)
+failed=()
+run() { # run NAME COMMAND...: goes on after a failure, so that one run shows all
+	local name=$1 begin=$SECONDS
+	shift
+	say "$name"
+	"$@" || failed+=("$name")
+	say "$name: $((SECONDS - begin)) s"
+}
+
+# The race detector needs cgo and several times the memory and time: it is for
+# the packages whose goroutines share state and that need no installation.
+raced=(./api/... ./cmd/... ./fusefs/... ./mounts/... ./preview/... ./sandbox/...)
+# -count=1: what these tests touch (mounts, containers, the engine) is no input
+# that go's cache of results knows. -timeout gives a trace instead of a hang.
+# -p 1 where mounts and containers of one package could disturb another's.
+run "unit tests" go test -count=1 -timeout=10m .
+run "package tests, with the race detector" go test -race -count=1 -p 2 -timeout=15m "${raced[@]}"
+run "web page tests" npm --prefix preview/web test --silent
+run "end-to-end tests" go test -count=1 -p 1 -timeout=20m ./e2e
+
+# A test that leaves something behind disturbs whoever runs next.
+left=$(comm -13 <(echo "$before") <(fuse_mounts))
+[ -z "$left" ] || { say "FUSE mounts are left: $left"; failed+=("left-over mounts"); }
+
+[ ${#failed[@]} = 0 ] || fail "$(IFS=,; echo "${failed[*]}") failed" "look for FAIL above"
+say "all tests passed"
