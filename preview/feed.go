@@ -42,13 +42,12 @@ type Options struct {
 // A Feed keeps the latest events and hands them to subscriptions. See the
 // package comment. It can be used from many goroutines.
 type Feed struct {
-	open       func(ctx context.Context, epoch string, since uint64) (Stream, error)
-	log        *slog.Logger
-	now        func() time.Time
-	maxEvents  int
-	maxBytes   int
-	retryFirst time.Duration // the first wait before the source is tried again
-	calls      Calls         // nil: there are none
+	open      func(ctx context.Context, epoch string, since uint64) (Stream, error)
+	log       *slog.Logger
+	now       func() time.Time
+	maxEvents int
+	maxBytes  int
+	calls     Calls // nil: there are none
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -70,8 +69,7 @@ type entry struct {
 func NewFeed(o Options) *Feed {
 	f := &Feed{
 		open: o.Open, log: o.Logger, now: o.Now, maxEvents: o.RingEvents, maxBytes: o.RingBytes, calls: o.Calls,
-		retryFirst: 100 * time.Millisecond,
-		done:       make(chan struct{}), epoch: newEpoch(), first: 1, wake: make(chan struct{}),
+		done: make(chan struct{}), epoch: newEpoch(), first: 1, wake: make(chan struct{}),
 	}
 	if f.now == nil {
 		f.now = time.Now
@@ -102,17 +100,17 @@ func newEpoch() string { return strings.ToLower(rand.Text()[:12]) }
 
 // follow reads the source until ctx ends, reopening it after errors.
 func (f *Feed) follow(ctx context.Context) {
-	const slowest = 2 * time.Second
+	const fastest, slowest = 100 * time.Millisecond, 2 * time.Second // between attempts
 	var epoch string
 	var since uint64
-	wait := f.retryFirst
+	wait := fastest
 	for ctx.Err() == nil {
 		read, err := f.readSource(ctx, &epoch, &since)
 		if ctx.Err() != nil {
 			return
 		}
 		if read {
-			wait = f.retryFirst
+			wait = fastest
 		}
 		if errors.Is(err, ErrReset) {
 			epoch, since = "", 0
