@@ -14,7 +14,7 @@ import (
 )
 
 // start runs a store in this process and returns its URL.
-func start(t *testing.T, dir, bucket string) string {
+func start(t testing.TB, dir, bucket string) string {
 	t.Helper()
 	t.Chdir("/") // gives the working directory back, which the store changes
 	ctx, cancel := context.WithCancel(context.Background())
@@ -43,7 +43,7 @@ func start(t *testing.T, dir, bucket string) string {
 	}
 }
 
-func open(t *testing.T, url, bucket string) *s3.Store {
+func open(t testing.TB, url, bucket string) *s3.Store {
 	t.Helper()
 	s, err := s3.New(s3.Options{URL: url, Bucket: bucket, AccessKey: "test", SecretKey: "testtest", PartSize: 5 << 20})
 	if err != nil {
