@@ -1,0 +1,342 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"berth/fusefs/index"
+	"berth/fusefs/object"
+)
+
+// How content is read: small files in one request, larger ones in pieces at the
+// same time.
+const (
+	wholeFetch  = 16 << 20
+	pieceFetch  = 8 << 20
+	pieceFlight = 4
+	copyBuffer  = 256 << 10
+	maxTarget   = 4095 // of a symlink: longer ones cannot be made in Linux
+)
+
+// maxRetakes is how often a changed object is looked at anew before giving up.
+const maxRetakes = 4
+
+// Fetch brings the whole content of a Remote inode into its cache file, all of
+// one generation, and clears Remote; an inode that was Bare is described as
+// well. It returns at once if the content is here. fs.ErrNotExist means that the
+// file is gone from the bucket, and from the index unless others wrote to it.
+func (s *Syncer) Fetch(ctx context.Context, ino index.Ino) error {
+	n, err := s.db.Inode(ino)
+	if err != nil {
+		return err
+	}
+	if !n.Remote && !n.Bare {
+		return nil
+	}
+	return s.fetches.do(ctx, s.ctx, ino, func(ctx context.Context) error { return s.retake(ctx, ino, s.fetch) })
+}
+
+// Describe asks the bucket for the attributes of a Bare inode; its number stays.
+// The inode can turn out to be a symlink. Errors are those of Fetch.
+func (s *Syncer) Describe(ctx context.Context, ino index.Ino) error {
+	n, err := s.db.Inode(ino)
+	if err != nil {
+		return err
+	}
+	if !n.Bare {
+		return nil
+	}
+	return s.describes.do(ctx, s.ctx, ino, func(ctx context.Context) error { return s.retake(ctx, ino, s.describe) })
+}
+
+// retake calls f until it has the inode as the bucket has it.
+func (s *Syncer) retake(ctx context.Context, ino index.Ino, f func(context.Context, *index.Inode, index.Remote) error) error {
+	for range maxRetakes {
+		n, err := s.db.Inode(ino)
+		if err != nil {
+			return err
+		}
+		if !n.Remote && !n.Bare {
+			return nil
+		}
+		r, ok, err := s.origin(&n)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("cannot find content of inode %d in the bucket: %w", ino, fs.ErrNotExist)
+		}
+		err = f(ctx, &n, r)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, object.ErrPrecondition):
+			if err := s.followHolder(ctx, r); err != nil {
+				return err
+			}
+		case !errors.Is(err, errChanged):
+			return err
+		}
+	}
+	return fmt.Errorf("cannot read inode %d from the bucket: it changes all the time: %w", ino, object.ErrPrecondition)
+}
+
+// origin returns an object that has an inode's generation, of a directory its
+// marker. A directory without one is a Remote without an ETag.
+func (s *Syncer) origin(n *index.Inode) (index.Remote, bool, error) {
+	if n.IsDir() {
+		key, err := s.dirKey(n.Ino)
+		if err != nil {
+			return index.Remote{}, false, err
+		}
+		r, ok, err := s.db.Remote(key)
+		if !ok {
+			r.Key = key
+		}
+		return r, true, err
+	}
+	return s.holder(n, "")
+}
+
+// describe does one try of Describe.
+func (s *Syncer) describe(ctx context.Context, n *index.Inode, r index.Remote) error {
+	if r.ETag == "" { // a directory that is only a prefix
+		return s.described(n, r, object.Info{}, attributes{mode: defaultDirMode, mtime: n.Mtime, ctime: n.Ctime, foreign: true, foreignAttr: true}, "")
+	}
+	info, err := s.store.Head(ctx, r.Key)
+	if err != nil {
+		return err
+	}
+	s.reached()
+	if !sameVersion(r, info) {
+		return object.ErrPrecondition
+	}
+	a := decodeAttributes(info, n.IsDir())
+	target := ""
+	if a.mode&index.TypeMask == index.TypeSymlink {
+		if info.Size > maxTarget {
+			a.mode = defaultFileMode
+		} else if target, err = s.readTarget(ctx, r); err != nil {
+			return err
+		}
+	}
+	return s.described(n, r, info, a, target)
+}
+
+func (s *Syncer) readTarget(ctx context.Context, r index.Remote) (string, error) {
+	body, _, err := s.store.Get(ctx, r.Key, object.GetOptions{IfMatch: r.ETag})
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxTarget+1))
+	if err != nil {
+		return "", fmt.Errorf("cannot read symlink %q: %w", r.Key, err)
+	}
+	return string(b), nil
+}
+
+// described writes what a Bare inode turned out to be.
+func (s *Syncer) described(n *index.Inode, r index.Remote, info object.Info, a attributes, target string) error {
+	return s.db.Update(func(b *index.Batch) error {
+		now, err := s.sameLocked(n, r)
+		if err != nil {
+			return err
+		}
+		if !now.Bare {
+			return nil
+		}
+		s.describeLocked(b, &now, r, info, a, target)
+		return s.retypeLocked(b, &now)
+	})
+}
+
+// sameLocked returns an inode as it is inside Update, or errChanged if it or its
+// object is not what was looked at.
+func (s *Syncer) sameLocked(n *index.Inode, r index.Remote) (index.Inode, error) {
+	now, err := s.db.Inode(n.Ino)
+	if err != nil {
+		return now, err
+	}
+	cur, _, err := s.db.Remote(r.Key)
+	if err != nil {
+		return now, err
+	}
+	if now.Gen != n.Gen || cur.ETag != r.ETag || r.ETag != "" && (cur.Ino != r.Ino || cur.Gen != r.Gen) {
+		return now, errChanged
+	}
+	return now, nil
+}
+
+// describeLocked fills a Bare inode and its Remote; the caller's changes of now
+// are written with it.
+func (s *Syncer) describeLocked(b *index.Batch, now *index.Inode, r index.Remote, info object.Info, a attributes, target string) {
+	s.setAttributes(now, a)
+	now.Bare = false
+	now.Stamp, now.AttrStamp = a.own(), a.ownAttr()
+	if target != "" {
+		now.Target, now.Size, now.Remote = target, int64(len(target)), false
+	}
+	b.PutInode(*now)
+	if r.ETag == "" {
+		return
+	}
+	cur, ok, err := s.db.Remote(r.Key)
+	if err != nil || !ok {
+		return
+	}
+	cur.LastModified = unixNano(info.LastModified)
+	cur.Stamp, cur.AttrStamp = now.Stamp, now.AttrStamp
+	b.PutRemote(cur)
+}
+
+// retypeLocked writes the type that is known now into the directory entries.
+func (s *Syncer) retypeLocked(b *index.Batch, n *index.Inode) error {
+	if n.IsDir() {
+		return nil
+	}
+	names, err := s.db.Names(n)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		b.Link(name.Parent, name.Name, n.Ino, n.Mode&index.TypeMask)
+	}
+	return nil
+}
+
+// fetch does one try of Fetch.
+func (s *Syncer) fetch(ctx context.Context, n *index.Inode, r index.Remote) error {
+	if n.IsDir() {
+		return s.describe(ctx, n, r)
+	}
+	temp, err := s.cache.Temp()
+	if err != nil {
+		return err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			temp.Close()
+			os.Remove(temp.Name())
+		}
+	}()
+	info, err := s.download(ctx, r, temp)
+	if err != nil {
+		return err
+	}
+	s.reached()
+	a := decodeAttributes(info, false)
+	if n.Bare && a.mode&index.TypeMask == index.TypeSymlink {
+		return s.describe(ctx, n, r)
+	}
+	mtime := n.Mtime
+	if n.Bare {
+		mtime = a.mtime
+	}
+	if err := os.Chtimes(temp.Name(), time.Time{}, time.Unix(0, mtime)); err != nil {
+		return fmt.Errorf("cannot set time of fetched content: %w", err)
+	}
+	// The bytes go to the disk before the lock is taken, so that Adopt is only a rename.
+	if err := temp.Sync(); err != nil {
+		return fmt.Errorf("cannot keep fetched content: %w", err)
+	}
+	return s.db.Update(func(b *index.Batch) error {
+		now, err := s.sameLocked(n, r)
+		if err != nil {
+			return err
+		}
+		if !now.Remote {
+			return nil // replaced or fetched meanwhile
+		}
+		keep = true
+		if err := s.cache.Adopt(temp, n.Ino); err != nil {
+			return err
+		}
+		now.Remote = false
+		if !now.Bare {
+			b.PutInode(now)
+			return nil
+		}
+		s.describeLocked(b, &now, r, info, a, "")
+		return s.retypeLocked(b, &now)
+	})
+}
+
+// download writes an object into a file, leaving holes where it has only zeros.
+func (s *Syncer) download(ctx context.Context, r index.Remote, to *os.File) (object.Info, error) {
+	if err := to.Truncate(r.Size); err != nil {
+		return object.Info{}, fmt.Errorf("cannot make room for %q: %w", r.Key, err)
+	}
+	if r.Size <= wholeFetch {
+		return s.downloadPiece(ctx, r, to, 0, 0)
+	}
+	var first object.Info
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(pieceFlight)
+	for at := int64(0); at < r.Size && ctx.Err() == nil; at += pieceFetch {
+		group.Go(func() error {
+			info, err := s.downloadPiece(ctx, r, to, at, min(pieceFetch, r.Size-at))
+			if at == 0 {
+				first = info
+			}
+			return err
+		})
+	}
+	return first, group.Wait()
+}
+
+func (s *Syncer) downloadPiece(ctx context.Context, r index.Remote, to *os.File, at, length int64) (object.Info, error) {
+	body, info, err := s.store.Get(ctx, r.Key, object.GetOptions{Offset: at, Length: length, IfMatch: r.ETag})
+	if err != nil {
+		return object.Info{}, err
+	}
+	defer body.Close()
+	if info.Size != r.Size {
+		return object.Info{}, fmt.Errorf("cannot get object %q: it has %d bytes, not %d: %w", r.Key, info.Size, r.Size, object.ErrPrecondition)
+	}
+	if length == 0 {
+		length = r.Size
+	}
+	n, err := io.CopyBuffer(&holeWriter{to, at}, io.LimitReader(body, length), make([]byte, copyBuffer))
+	if err == nil && n != length {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return object.Info{}, fmt.Errorf("cannot read object %q: %w", r.Key, err)
+	}
+	return info, nil
+}
+
+// A holeWriter writes in order from an offset of a file that reads as zeros, and
+// skips what is zero.
+type holeWriter struct {
+	f  *os.File
+	at int64
+}
+
+func (w *holeWriter) Write(p []byte) (int, error) {
+	if !allZero(p) {
+		if n, err := w.f.WriteAt(p, w.at); err != nil {
+			return n, err
+		}
+	}
+	w.at += int64(len(p))
+	return len(p), nil
+}
+
+func allZero(p []byte) bool {
+	for _, c := range p {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

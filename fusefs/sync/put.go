@@ -1,0 +1,329 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"berth/fusefs/cache"
+	"berth/fusefs/index"
+	"berth/fusefs/object"
+)
+
+// errChanged ends an Update whose premises do not hold any more.
+var errChanged = errors.New("the index changed meanwhile")
+
+// send writes an inode under one of its names. It returns nil when the state of
+// the name has changed and is to be looked at again.
+func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remote, chain []index.Ino) error {
+	if n.IsFile() && (n.Remote || s.hooks.Busy(n.Ino)) {
+		from, ok, err := s.holder(n, w.key)
+		if err != nil {
+			return err
+		}
+		if ok && r.ETag == "" {
+			return s.copyHeld(ctx, n, w, r, from, chain)
+		}
+		if n.Remote {
+			return s.Fetch(ctx, n.Ino)
+		}
+	}
+	src, err := s.source(n)
+	if errors.Is(err, fs.ErrNotExist) && n.IsFile() {
+		return s.lostContent(n)
+	}
+	if err != nil {
+		return err
+	}
+	defer src.close()
+	if err := s.announce(n, w, r); err != nil {
+		return ignoreChanged(err)
+	}
+	o := object.PutOptions{IfMatch: r.ETag, IfNoneMatch: r.ETag == "", Metadata: encodeMetadata(n, s.owner)}
+	if n.IsDir() {
+		o.ContentType = dirContentType
+	}
+	info, err := s.store.Put(ctx, w.key, src, src.size, o)
+	if src.moved.Load() {
+		return errBusy // the Intent tells the next turn to look what became of it
+	}
+	return s.answered(ctx, n, w, info, err, chain)
+}
+
+const dirContentType = "application/x-directory"
+
+// answered takes the answer to an announced PUT or Copy.
+func (s *Syncer) answered(ctx context.Context, n *index.Inode, w want, info object.Info, err error, chain []index.Ino) error {
+	switch {
+	case err == nil:
+		s.reached()
+		if err := s.stored(w.key, info); err != nil {
+			return err
+		}
+		return s.measureSkew(ctx, w.key, info)
+	case errors.Is(err, object.ErrOverlap):
+		if err := s.dropIntent(w.key); err != nil {
+			return err
+		}
+		return s.clearOverlap(ctx, w.key, append(chain, n.Ino))
+	case errors.Is(err, object.ErrPrecondition):
+		r, _, err := s.db.Remote(w.key)
+		if err != nil {
+			return err
+		}
+		return s.settleIntent(ctx, r, n, w)
+	}
+	return err
+}
+
+// holder returns an object under another key that has the content of an inode's
+// generation.
+func (s *Syncer) holder(n *index.Inode, except string) (index.Remote, bool, error) {
+	all, err := s.db.Holders(n.Ino)
+	if err != nil {
+		return index.Remote{}, false, err
+	}
+	for _, r := range all {
+		if r.Key != except && r.ETag != "" && r.Gen == gen(n) && r.Intent.Gen == 0 {
+			return r, true, nil
+		}
+	}
+	return index.Remote{}, false, nil
+}
+
+// gen is the generation of an inode as Remotes have it: never 0, which there
+// means none.
+func gen(n *index.Inode) uint64 { return max(n.Gen, 1) }
+
+// copyHeld lets the store copy the content of an inode from another of its keys
+// to one that is free.
+func (s *Syncer) copyHeld(ctx context.Context, n *index.Inode, w want, r, from index.Remote, chain []index.Ino) error {
+	info, err := s.store.Head(ctx, w.key)
+	if err == nil {
+		return s.judge(ctx, r, n, w, info)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.announce(n, w, r); err != nil {
+		return ignoreChanged(err)
+	}
+	o := object.CopyOptions{SourceETag: from.ETag}
+	if !n.Bare {
+		o.Metadata = encodeMetadata(n, s.owner)
+	}
+	info, err = s.store.Copy(ctx, w.key, from.Key, o)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, object.ErrPrecondition) {
+		if err := s.dropIntent(w.key); err != nil {
+			return err
+		}
+		return s.followHolder(ctx, from)
+	}
+	return s.answered(ctx, n, w, info, err, chain)
+}
+
+// announce writes the Intent of a request that is about to be sent, if the inode,
+// the name and what is known of the key are still what was looked at.
+func (s *Syncer) announce(n *index.Inode, w want, r index.Remote) error {
+	return s.db.Update(func(b *index.Batch) error {
+		now, err := s.db.Inode(n.Ino)
+		if errors.Is(err, fs.ErrNotExist) {
+			return errChanged
+		}
+		if err != nil {
+			return err
+		}
+		if now.Gen != n.Gen || now.Stamp != n.Stamp || now.AttrStamp != n.AttrStamp || now.Bare != n.Bare {
+			return errChanged
+		}
+		if ok, err := s.isWanted(n.Ino, w, n.IsDir()); err != nil || !ok {
+			return errors.Join(err, errChanged)
+		}
+		if err := s.stillIs(r); err != nil {
+			return err
+		}
+		cur := r
+		cur.Intent = index.Intent{Ino: n.Ino, Gen: gen(n), Stamp: n.Stamp, AttrStamp: n.AttrStamp}
+		cur.Doomed = false
+		b.PutRemote(cur)
+		return nil
+	})
+}
+
+func ignoreChanged(err error) error {
+	if errors.Is(err, errChanged) {
+		return nil
+	}
+	return err
+}
+
+// stored notes that the announced object is in the bucket. If its name went or
+// changed hands meanwhile the key is doomed or its new owner queued.
+func (s *Syncer) stored(key string, info object.Info) error {
+	var kick index.Ino
+	doomed := false
+	err := s.db.Update(func(b *index.Batch) error {
+		r, ok, err := s.db.Remote(key)
+		if err != nil {
+			return err
+		}
+		if !ok || r.Intent.Gen == 0 {
+			return fmt.Errorf("BUG: object %q was stored without an intent", key)
+		}
+		p, err := s.find(key)
+		if err != nil {
+			return err
+		}
+		r = index.Remote{Key: key, ETag: info.ETag, LastModified: unixNano(info.LastModified), Size: info.Size,
+			Ino: r.Intent.Ino, Gen: r.Intent.Gen, Stamp: r.Intent.Stamp, AttrStamp: r.Intent.AttrStamp}
+		switch {
+		case !p.holds():
+			r.Doomed, doomed = true, true
+		case p.entry.Ino != r.Ino:
+			b.Enqueue(p.entry.Ino, s.now().UnixNano())
+			kick = p.entry.Ino
+		}
+		b.PutRemote(r)
+		s.touched.add(key)
+		return nil
+	})
+	if kick != 0 {
+		s.sched.kick(kick, 0)
+	}
+	if doomed {
+		s.KickDoomed()
+	}
+	return err
+}
+
+// measureSkew compares the store's clock with ours now and then, by the time that
+// it gives an object which was stored just now.
+func (s *Syncer) measureSkew(ctx context.Context, key string, stored object.Info) error {
+	now := s.now()
+	if !s.health.dueSkew(now) {
+		return nil
+	}
+	info, err := s.store.Head(ctx, key)
+	if err != nil || info.ETag != stored.ETag || info.LastModified.IsZero() {
+		return nil // it is only a measurement
+	}
+	if skew := s.health.setSkew(info.LastModified, now); skew.Abs() > maxSkew*time.Millisecond {
+		s.log.Warn("The clocks of this machine and the store differ: the later of two writes can be mistaken", "store ahead by", skew)
+	}
+	return nil
+}
+
+// dropIntent forgets an announced request that certainly did not change the key.
+func (s *Syncer) dropIntent(key string) error {
+	return s.db.Update(func(b *index.Batch) error {
+		r, ok, err := s.db.Remote(key)
+		if err != nil || !ok {
+			return err
+		}
+		r.Intent = index.Intent{}
+		if r.ETag == "" {
+			b.DeleteRemote(key)
+		} else {
+			b.PutRemote(r)
+		}
+		return nil
+	})
+}
+
+// lostContent handles a file whose content should be here and is not: when the
+// bucket has this generation it is fetched from there again.
+func (s *Syncer) lostContent(n *index.Inode) error {
+	if _, ok, err := s.holder(n, ""); err != nil || !ok {
+		return errors.Join(err, fmt.Errorf("cannot read content of inode %d: %w", n.Ino, fs.ErrNotExist))
+	}
+	return ignoreChanged(s.db.Update(func(b *index.Batch) error {
+		now, err := s.db.Inode(n.Ino)
+		if err != nil {
+			return err
+		}
+		if now.Gen != n.Gen {
+			return errChanged
+		}
+		now.Remote = true
+		b.PutInode(now)
+		return nil
+	}))
+}
+
+// A source is the body of an upload: one generation of an inode, or an error.
+type source struct {
+	io.ReaderAt
+	size  int64
+	moved atomic.Bool // the content changed while it was read
+	close func()
+}
+
+// source opens the content of an inode's generation.
+func (s *Syncer) source(n *index.Inode) (*source, error) {
+	switch {
+	case n.IsDir():
+		return &source{ReaderAt: strings.NewReader(""), close: func() {}}, nil
+	case n.IsSymlink():
+		return &source{ReaderAt: strings.NewReader(n.Target), size: int64(len(n.Target)), close: func() {}}, nil
+	case s.hooks.Busy(n.Ino):
+		return s.snapshot(n)
+	}
+	f, err := s.cache.Open(n.Ino, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	st, err := cache.StatFile(f)
+	if err == nil && st.Size != n.Size {
+		// A change that its commit will tell of, or a crash that fusefs repairs.
+		err = errBusy
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	src := &source{size: n.Size, close: func() { f.Close() }}
+	src.ReaderAt = &settledReader{s: s, n: *n, f: f, moved: &src.moved}
+	return src, nil
+}
+
+func (s *Syncer) snapshot(n *index.Inode) (*source, error) {
+	path, g, cleanup, ok := s.hooks.Snapshot(n.Ino)
+	if !ok {
+		return nil, errBusy
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		cleanup()
+		return nil, err
+	}
+	src := &source{ReaderAt: f, size: n.Size, close: func() { f.Close(); cleanup() }}
+	if info, err := f.Stat(); err != nil || g != n.Gen || info.Size() != n.Size {
+		src.close()
+		return nil, errors.Join(err, errBusy)
+	}
+	return src, nil
+}
+
+// A settledReader reads a cache file and fails once it may have been written to:
+// all that it returned was read while nobody could.
+type settledReader struct {
+	s     *Syncer
+	n     index.Inode
+	f     *os.File
+	moved *atomic.Bool
+}
+
+func (r *settledReader) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.f.ReadAt(p, off)
+	if now, ierr := r.s.db.Inode(r.n.Ino); ierr != nil || now.Gen != r.n.Gen || r.s.hooks.Busy(r.n.Ino) {
+		r.moved.Store(true)
+		return 0, errBusy
+	}
+	return n, err
+}

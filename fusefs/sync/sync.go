@@ -1,0 +1,217 @@
+// Package sync keeps the bucket and the index of fusefs equal: it uploads what
+// was written here, deletes what was removed, and takes over what others wrote.
+//
+// Model. The index says what the bucket should hold: under the key of each name
+// of a file its generation of content and its attributes (desired), and in
+// Remote records what was last seen or put there (actual). For each inode of the
+// upload queue a worker makes actual equal to desired, name by name; then the
+// keys on the doom list that no name needs any more are deleted. What to do is
+// always read from the index, never remembered, so that after kill -9 the work
+// goes on where it was.
+//
+// Guarantees. Every PUT onto a live key is conditional on what was last seen
+// there and announced in the index by an Intent, so that a PUT whose answer is
+// lost is recognised later by its stamps. Of two writers of one key the later
+// stamp stays and the other goes to .berth/history/KEY/STAMP. An object of a
+// renamed file is deleted only when the file is stored under its new name; where
+// that cannot be (two files swapped their names, or the store cannot keep "a"
+// beside "a/b"), a copy lies in the history meanwhile. One object is one
+// generation: a file that is written to while it is read for upload is not
+// uploaded.
+//
+// What the users of the index have to keep to:
+//   - who changes content or attributes sets Gen, Stamp and AttrStamp and
+//     enqueues the inode in the same batch, then calls Kick;
+//   - who removes or renames a name sets Doomed in the Remote of the old key if
+//     there is one, in the same batch, and enqueues the inode if it has names
+//     left; directories use a Move instead;
+//   - who replaces the content of a Remote inode without Fetch commits
+//     Remote=false before the first change of the cache file;
+//   - Hooks.Busy is true from before the first change of a cache file until the
+//     commit that tells of it.
+//
+// Limits. There are no tombstones yet: a foreign write of a key that was removed
+// here brings the file back. Names in the bucket that no directory can show are
+// hidden and counted.
+package sync
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"berth"
+	"berth/fusefs/cache"
+	"berth/fusefs/index"
+	"berth/fusefs/object"
+)
+
+// Hooks is what sync asks of the file system that serves the index. They are
+// called from many goroutines, never with a lock held and never inside
+// index.Update; they must not wait for store I/O.
+type Hooks interface {
+	// EntryChanged tells that the bucket changed what a directory has under a
+	// name: it appeared, went, or is another inode now.
+	EntryChanged(parent index.Ino, name string)
+	// InodeChanged tells that attributes or content of an inode were taken from
+	// the bucket. If it is Remote now, its cache file holds an earlier
+	// generation and may be removed while nobody has it open.
+	InodeChanged(ino index.Ino)
+	// Publish passes on a change that came from the bucket. Seq is not set.
+	Publish(c berth.Change)
+	// Busy says whether the inode's cache file may be written to now.
+	Busy(ino index.Ino) bool
+	// InUse says whether anybody has the inode open, for reading or writing.
+	InUse(ino index.Ino) bool
+	// Snapshot returns a file with the frozen content of a Busy inode and the
+	// generation it is; ok is false when there is none now. The caller calls
+	// cleanup when it has been read.
+	Snapshot(ino index.Ino) (path string, gen uint64, cleanup func(), ok bool)
+}
+
+// Options say what a Syncer works on. All but Owner, Revalidate, Parallel and
+// Now are required.
+type Options struct {
+	DB         *index.DB
+	Store      object.Store
+	Cache      *cache.Cache
+	Hooks      Hooks
+	Gateway    string        // id of this gateway, 1 to 16 of [a-z0-9]
+	Owner      bool          // owner and group are kept as metadata
+	Revalidate time.Duration // age at which a listing is refreshed; 0 = nobody else writes to the bucket
+	Parallel   int           // store requests for uploads at a time; 0 = 16
+	Logger     *slog.Logger
+	Now        func() time.Time // nil = time.Now
+}
+
+// Limits that are no options.
+const (
+	defaultParallel = 16
+	debounce        = 100 * time.Millisecond // from a change to its upload, so that bursts go up once
+)
+
+// A Syncer is the work described in the package comment. Make it with New.
+type Syncer struct {
+	db         *index.DB
+	store      object.Store
+	cache      *cache.Cache
+	hooks      Hooks
+	log        *slog.Logger
+	now        func() time.Time
+	owner      bool
+	revalidate time.Duration
+	parallel   int
+	clock      *Clock
+
+	claims             claims
+	sched              *scheduler
+	trees              trees
+	touched            touched
+	hidden             hidden
+	fetches, describes flights
+	lists              flights
+	health             health
+
+	doomWake, moveWake chan struct{}
+	doomWork           atomic.Int64 // grows when the doom list may have got work
+	changed            broadcast    // work got done: Flush looks again
+
+	// ctx ends with Close, and with it all that runs for more than one caller.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex      // protects the fields below
+	group   *errgroup.Group // nil before Start
+	refresh *errgroup.Group
+}
+
+// New returns a Syncer that does nothing in the background until Start. Clock,
+// Fetch, Describe and List can be used at once.
+func New(o Options) (*Syncer, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = defaultParallel
+	}
+	clock, err := newClock(o.DB, o.Gateway, o.Now)
+	if err != nil {
+		return nil, err
+	}
+	s := &Syncer{
+		db: o.DB, store: object.WithDeadline(o.Store, object.NewDeadlines()), cache: o.Cache, hooks: o.Hooks,
+		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, clock: clock,
+		doomWake: make(chan struct{}, 1), moveWake: make(chan struct{}, 1), refresh: new(errgroup.Group),
+	}
+	s.refresh.SetLimit(refreshers)
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.sched = newScheduler(o.DB, o.Now)
+	s.trees.db = o.DB
+	return s, nil
+}
+
+// Clock returns the clock whose stamps order the writes of this gateway.
+func (s *Syncer) Clock() *Clock { return s.clock }
+
+var errClosed = errors.New("the file system is closing")
+
+// Start begins the work in the background, with all that an earlier process left.
+func (s *Syncer) Start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.group != nil {
+		return
+	}
+	s.group = new(errgroup.Group)
+	s.sched.rescan()
+	s.group.Go(func() error { s.dispatch(s.ctx); return nil })
+	s.group.Go(func() error { s.doomLoop(s.ctx); return nil })
+	s.group.Go(func() error { s.moveLoop(s.ctx); return nil })
+	s.KickMoves()
+	s.KickDoomed()
+}
+
+// Close waits until all that is queued is in the bucket or ctx ends, then stops
+// the work. What is left stays in the index for the next Start and is no error.
+func (s *Syncer) Close(ctx context.Context) {
+	s.mu.Lock()
+	group := s.group
+	s.mu.Unlock()
+	if group != nil && ctx.Err() == nil {
+		if err := s.Flush(ctx, "", nil); err != nil {
+			s.log.Warn("Cannot upload everything before the stop, it is kept for the next start", "cause", err)
+		}
+	}
+	s.cancel(errClosed)
+	if group != nil {
+		_ = group.Wait() // the loops return nothing
+	}
+	_ = s.refresh.Wait()
+	s.fetches.running.Wait()
+	s.describes.running.Wait()
+	s.lists.running.Wait()
+}
+
+// Kick tells that an inode was enqueued by a commit.
+func (s *Syncer) Kick(ino index.Ino) { s.sched.kick(ino, debounce) }
+
+// KickDoomed tells that a commit put a key on the doom list.
+func (s *Syncer) KickDoomed() {
+	s.doomWork.Add(1)
+	wake(s.doomWake)
+}
+
+// KickMoves tells that a commit added a Move.
+func (s *Syncer) KickMoves() { wake(s.moveWake) }
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
