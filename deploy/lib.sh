@@ -1,5 +1,6 @@
 # What the scripts in deploy/ share. Source it; it sets `top`, the checkout.
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin # where a plain shell may not look: mkfs, dockerd, useradd
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # The downloads and the machine's root file system are kept here, outside the

@@ -50,6 +50,7 @@ type sandboxSettings struct {
 	Runtime    string `yaml:"runtime"`
 	DockerHost string `yaml:"docker_host"`
 	Pool       int    `yaml:"pool"`
+	MaxRunning int    `yaml:"max_running"`
 }
 
 type storeCredentials struct{ accessKey, secretKey string }
@@ -208,6 +209,8 @@ func (c *upConfig) checkSandboxes() error {
 		return fmt.Errorf("invalid sandboxes: runtime is empty: %w", fs.ErrInvalid)
 	case s.Pool < 0 || s.Pool > 64:
 		return fmt.Errorf("invalid sandboxes: pool %d is not within 0 and 64: %w", s.Pool, fs.ErrInvalid)
+	case s.MaxRunning < 0:
+		return fmt.Errorf("invalid sandboxes: max_running %d is less than 0: %w", s.MaxRunning, fs.ErrInvalid)
 	case !(c.IdleMinutesMember > 0 && c.IdleMinutesKey > 0):
 		return fmt.Errorf("invalid idle_minutes_member or idle_minutes_key: they must be more than 0: %w", fs.ErrInvalid)
 	}

@@ -118,6 +118,7 @@ func TestValidate(t *testing.T) {
 		{"password in url", func(c *upConfig) { c.Store = storeSettings{URL: "http://u:p@x", Bucket: "b"} }, "AWS_ACCESS_KEY_ID"},
 		{"no credentials", func(c *upConfig) { c.Store = storeSettings{URL: "http://x", Bucket: "b"} }, "must be set"},
 		{"pool", func(c *upConfig) { c.Sandboxes.Pool = -1 }, "pool"},
+		{"max running", func(c *upConfig) { c.Sandboxes.MaxRunning = -1 }, "max_running"},
 		{"idle", func(c *upConfig) { c.IdleMinutesKey = 0 }, "idle_minutes"},
 		{"no image", func(c *upConfig) { c.Sandboxes.Image = "" }, "image"},
 		{"no runtime", func(c *upConfig) { c.Sandboxes.Runtime = "" }, "runtime"},

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"berth/api"
 )
 
 // credentials are made at the first start and kept in STATE/credentials.json,
@@ -42,13 +44,12 @@ func (s *stateDir) loadCredentials(workspace, user string) (credentials, error) 
 		return c, fmt.Errorf("cannot read credentials: %w", err)
 	}
 	c = credentials{
-		Workspace:     workspace,
-		User:          user,
-		OperatorToken: "berth_operator_" + randomHex(24),
-		AdminToken:    "berth_admin_" + randomHex(24),
-		MemberToken:   "berth_member_" + randomHex(24),
-		// E2B's clients accept keys of this form only.
-		APIKey:         "e2b_" + randomHex(24),
+		Workspace:      workspace,
+		User:           user,
+		OperatorToken:  api.NewOperatorToken(),
+		AdminToken:     api.NewAdminToken(),
+		MemberToken:    api.NewMemberToken(),
+		APIKey:         api.NewAPIKey(),
 		APIKeyID:       "k" + randomHex(8),
 		StoreAccessKey: "berth" + randomHex(8),
 		StoreSecretKey: randomHex(24),

@@ -235,22 +235,35 @@ func checkDisk(_ context.Context, conf *upConfig) finding {
 func gib(n uint64) float64 { return float64(n) / (1 << 30) }
 
 func checkMemory(context.Context, *upConfig) finding {
-	data, err := os.ReadFile("/proc/meminfo")
+	available, err := memory("MemAvailable")
 	if err != nil {
 		return warn(err.Error(), "it is not known how many machines fit", "mount /proc")
 	}
-	var available uint64
-	for line := range strings.Lines(string(data)) {
-		if rest, isIt := strings.CutPrefix(line, "MemAvailable:"); isIt {
-			fmt.Sscanf(rest, "%d kB", &available)
-		}
-	}
-	available <<= 10
 	found := fmt.Sprintf("%.1f GiB available", gib(available))
 	if available < 3<<30 {
 		return warn(found, "a machine may use up to 2 GiB: not even one at work fits for sure", "run fewer other things, or take a larger host")
 	}
 	return ok(found, fmt.Sprintf("%d machines fit even if each uses all of its 2 GiB", (available-1<<30)/(2<<30)))
+}
+
+// memory returns a field of /proc/meminfo in bytes.
+func memory(field string) (uint64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("cannot measure memory: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		rest, isIt := strings.CutPrefix(line, field+":")
+		if !isIt {
+			continue
+		}
+		var kib uint64
+		if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil {
+			return 0, fmt.Errorf("cannot measure memory: %w", err)
+		}
+		return kib << 10, nil
+	}
+	return 0, fmt.Errorf("cannot measure memory: /proc/meminfo has no %s: %w", field, fs.ErrNotExist)
 }
 
 // checkInotify looks at limits that all machines share: their processes have one uid.
@@ -277,13 +290,34 @@ func readNumber(name string) (int, error) {
 }
 
 func checkOpenFiles(context.Context, *upConfig) finding {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+	limit, err := raiseOpenFiles()
+	if err != nil {
 		return warn(err.Error(), "it is not known how many files can be open", "look at ulimit -n")
 	}
-	found := fmt.Sprintf("at most %d for each process", limit.Max)
-	if limit.Max < 65536 && os.Geteuid() != 0 {
-		return warn(found, "each open file of a machine is one of berth's, too", "ulimit -Hn 1048576, or LimitNOFILE= in a unit")
+	found := fmt.Sprintf("up to %d in each process", limit)
+	if limit < 65536 {
+		return warn(found, "each open file of a machine is one of berth's, too: with many machines at work some opens are refused",
+			"ulimit -Hn 1048576 before the start, or LimitNOFILE=1048576 in a systemd unit")
 	}
-	return ok(found, "berth up raises it to what the kernel allows")
+	return ok(found, "each open file of a machine is one of berth's, too")
+}
+
+// raiseOpenFiles lets this process, and what it starts, have as many open files
+// as the kernel allows, or as its hard limit does where that cannot be raised.
+func raiseOpenFiles() (uint64, error) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("cannot read the limit of open files: %w", err)
+	}
+	if most, err := readNumber("/proc/sys/fs/nr_open"); err == nil {
+		all := unix.Rlimit{Cur: uint64(most), Max: uint64(most)}
+		if unix.Setrlimit(unix.RLIMIT_NOFILE, &all) == nil {
+			return all.Cur, nil
+		}
+	}
+	limit.Cur = limit.Max
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("cannot raise the limit of open files: %w", err)
+	}
+	return limit.Cur, nil
 }

@@ -22,11 +22,13 @@ type stateDir struct {
 // The parts of a state directory that up itself uses.
 func (s *stateDir) runDir() string          { return filepath.Join(s.path, "run") }
 func (s *stateDir) logDir() string          { return filepath.Join(s.path, "log") }
-func (s *stateDir) gatewayDir() string      { return filepath.Join(s.path, "gateway") }
 func (s *stateDir) viewDir() string         { return filepath.Join(s.path, "view") }
 func (s *stateDir) slotsDir() string        { return filepath.Join(s.path, "slots") }
 func (s *stateDir) storeDir() string        { return filepath.Join(s.path, "store") }
 func (s *stateDir) templateDir() string     { return filepath.Join(s.path, "template") }
+func (s *stateDir) mountdSocket() string    { return filepath.Join(s.runDir(), "mountd.sock") }
+func (s *stateDir) sandboxdSocket() string  { return filepath.Join(s.runDir(), "sandboxd.sock") }
+func (s *stateDir) memberEnvFile() string   { return filepath.Join(s.runDir(), "member.env") }
 func (s *stateDir) secretFile() string      { return filepath.Join(s.path, "secret") }
 func (s *stateDir) credentialsFile() string { return filepath.Join(s.path, "credentials.json") }
 
