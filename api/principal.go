@@ -106,19 +106,19 @@ func (s *Server) byToken(ctx context.Context, token string, hold *hold) (princip
 		return principal{}, errRevoked
 	}
 	p := principal{kind: t.Kind, workspace: t.Workspace, user: t.User, key: t.Key}
-	return p, s.admit(ctx, p, s.o.Now(), hold)
+	return p, s.admit(ctx, p, time.Time{}, hold)
 }
 
-// admit checks that what the principal stands for has access, and has had it
-// since the given time.
-func (s *Server) admit(ctx context.Context, p principal, since time.Time, hold *hold) error {
+// admit checks that what the principal stands for has access. A sign-in (else
+// the time is zero) must be younger than the member's last removal.
+func (s *Server) admit(ctx context.Context, p principal, signedIn time.Time, hold *hold) error {
 	hold.under(p.name())
 	var err error
 	switch p.kind {
 	case kindOperator, kindAdmin:
 	case kindMember:
 		var m memberRecord
-		if m, _, err = read[memberRecord](ctx, s.records, memberKey(p.workspace, p.user)); err == nil && (m.Removed != nil || since.Before(m.SignInsAfter)) {
+		if m, _, err = read[memberRecord](ctx, s.records, memberKey(p.workspace, p.user)); err == nil && (m.Removed != nil || !signedIn.IsZero() && !signedIn.After(m.SignInsAfter)) {
 			return errRevoked
 		}
 	case kindKey:

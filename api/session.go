@@ -54,7 +54,7 @@ func (s *Server) startSession(ctx context.Context, t ticket) (*http.Cookie, erro
 	hold := s.cuts.hold(ctx)
 	defer hold.release()
 	p := principal{kind: kindMember, workspace: t.Workspace, user: t.User}
-	if err := s.admit(ctx, p, time.Unix(t.Issued+1, 0), hold); err != nil {
+	if err := s.admit(ctx, p, time.UnixMilli(t.Issued), hold); err != nil {
 		return nil, err
 	}
 	now := s.o.Now().UTC()
@@ -70,7 +70,7 @@ func (s *Server) startSession(ctx context.Context, t ticket) (*http.Cookie, erro
 	if err := s.forgetSessions(ctx, now); err != nil {
 		s.o.Logger.Warn("Cannot remove the records of old sign-ins", "err", err)
 	}
-	t.Issued, t.Expires = now.Unix(), now.Add(sessionLife).Unix()
+	t.Issued, t.Expires = now.UnixMilli(), now.Add(sessionLife).Unix()
 	return &http.Cookie{
 		Name: cookieName, Value: signTicket(s.o.Secret, forSession, t), Path: "/", MaxAge: int(sessionLife.Seconds()),
 		Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,

@@ -20,7 +20,7 @@ type ticket struct {
 	Workspace berth.ID `json:"ws"`
 	User      berth.ID `json:"user"`
 	Role      kind     `json:"role"` // always member
-	Issued    int64    `json:"iat"`  // Unix seconds
+	Issued    int64    `json:"iat"`  // Unix milliseconds
 	Expires   int64    `json:"exp"`  // Unix seconds
 	Nonce     berth.ID `json:"nonce"`
 }
@@ -42,7 +42,7 @@ const SignInLinkLife = 10 * time.Minute
 func MintSignIn(secret []byte, workspace, user berth.ID, now time.Time) string {
 	return signTicket(secret, forSignIn, ticket{
 		Workspace: workspace, User: user, Role: kindMember,
-		Issued: now.Unix(), Expires: now.Add(SignInLinkLife).Unix(), Nonce: newNonce(),
+		Issued: now.UnixMilli(), Expires: now.Add(SignInLinkLife).Unix(), Nonce: newNonce(),
 	})
 }
 
