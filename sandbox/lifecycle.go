@@ -127,10 +127,7 @@ func (m *Manager) start(ctx context.Context, k *machine, v berth.View) error {
 	b, stopping := k.box, k.stopping // stopping: a stop could not remove the container
 	m.mu.Unlock()
 	if b != nil {
-		wait, cancel := context.WithTimeout(ctx, reconnect)
-		_, err := b.link.wait(wait)
-		cancel()
-		if err == nil && !stopping {
+		if !stopping && m.returns(ctx, b) {
 			return m.mountMore(ctx, k, b, v)
 		}
 		if err := m.retire(ctx, k, Sleeping, m.endReason(ctx, b)); err != nil {
@@ -273,10 +270,7 @@ func (m *Manager) watch(k *machine, b *box) {
 		if b.ctx.Err() != nil {
 			return
 		}
-		wait, cancel := context.WithTimeout(b.ctx, reconnect)
-		_, err = b.link.wait(wait)
-		cancel()
-		if err == nil {
+		if m.returns(b.ctx, b) {
 			continue
 		}
 		if b.ctx.Err() != nil {
@@ -301,6 +295,24 @@ func (m *Manager) watch(k *machine, b *box) {
 			return
 		}
 	}
+}
+
+// returns waits for an agent that was lost to dial again, and says whether it
+// did. A container that has ended is not waited for.
+func (m *Manager) returns(ctx context.Context, b *box) bool {
+	for _, limit := range [...]time.Duration{reconnect / 20, reconnect} {
+		wait, cancel := context.WithTimeout(ctx, limit)
+		_, err := b.link.wait(wait)
+		cancel()
+		if err == nil {
+			return true
+		}
+		all, err := m.o.Provider.List(ctx)
+		if err == nil && !slices.ContainsFunc(all, func(c Container) bool { return c.Slot == b.slot && c.Running }) {
+			return false
+		}
+	}
+	return false
 }
 
 // endReason asks the provider how a container ended.

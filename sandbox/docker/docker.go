@@ -36,7 +36,6 @@ const (
 	Processes   = 512
 	TmpOptions  = "rw,exec,nosuid,nodev,mode=1777,size=1g,nr_inodes=200k"
 	shmSize     = 64 << 20
-	openFiles   = 65536
 	oomScore    = 200 // likelier than any process of the host; see package agent
 
 	labelInstallation = "berth.installation"
@@ -150,10 +149,7 @@ func (p *Provider) hostConfig(slot berth.ID) *container.HostConfig {
 		Tmpfs: map[string]string{"/tmp": TmpOptions},
 		Resources: container.Resources{
 			Memory: Memory, MemorySwap: Memory, NanoCPUs: NanoCPUs, PidsLimit: &pids,
-			Ulimits: []*container.Ulimit{
-				{Name: "core", Soft: 0, Hard: 0},
-				{Name: "nofile", Soft: openFiles, Hard: openFiles},
-			},
+			Ulimits: []*container.Ulimit{{Name: "core", Soft: 0, Hard: 0}},
 		},
 		Mounts: []mount.Mount{
 			bind(filepath.Join(dir, "home"), "/home", mount.PropagationRSlave),

@@ -29,6 +29,10 @@ func RunSupervisor() {
 
 // Memory is a provider whose containers are agents in this process.
 type Memory struct {
+	// Serve is the agent of containers that are made from now on; agent.Serve
+	// unless a test wants one that lies.
+	Serve func(context.Context, agent.Options) error
+
 	slotsDir string
 
 	mu         sync.Mutex // protects what follows
@@ -45,7 +49,7 @@ type memoryContainer struct {
 
 // NewMemory returns a provider for the slots below slotsDir.
 func NewMemory(slotsDir string) *Memory {
-	return &Memory{slotsDir: slotsDir, containers: map[berth.ID]*memoryContainer{}}
+	return &Memory{Serve: agent.Serve, slotsDir: slotsDir, containers: map[berth.ID]*memoryContainer{}}
 }
 
 // SetDown makes every method fail with err, or work again with nil.
@@ -106,9 +110,10 @@ func (p *Memory) Create(_ context.Context, slot berth.ID) (sandbox.Container, er
 		Slot: slot, ID: "memory-" + string(slot), InitPID: os.Getpid(), Image: "memory", Running: true,
 	}}
 	home := filepath.Join(dir, "home", "user")
+	serve := p.Serve
 	go func() {
 		defer close(c.done)
-		agent.Serve(ctx, agent.Options{
+		serve(ctx, agent.Options{
 			Socket: filepath.Join(dir, "ctl", "agent.sock"), Home: home, Shell: "/bin/sh",
 			Env: agent.Environment(home), Supervisor: []string{self, "supervise"},
 		})
