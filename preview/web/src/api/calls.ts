@@ -1,12 +1,13 @@
-import { encodePath, fileURL, treeOfRoot, type Place } from '../route/place.ts';
+import { encodePath, fileURL, isShownIn, treeOfRoot, type Place } from '../route/place.ts';
 import { ApiError, getJSON, send } from './client.ts';
-import type { Chat, Diff, Listing, Me } from './types.ts';
+import type { Chat, Diff, Listing, Me, Session } from './types.ts';
 import { entryOf, type WireEntry } from './wire.ts';
 
 /** Who is signed in; null when nobody is. */
-export async function getMe(signal: AbortSignal): Promise<Me | null> {
+export async function getSession(signal: AbortSignal): Promise<Session | null> {
   try {
-    return await getJSON<Me>('/v1/me', signal);
+    const response = await send('/v1/me', { signal });
+    return { me: (await response.json()) as Me, cursor: response.headers.get('Berth-Cursor') ?? '' };
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return null;
     throw error;
@@ -24,8 +25,8 @@ export const pageSize = 1000;
 export async function listDirectory(place: Place, after: string | null, signal?: AbortSignal): Promise<Listing> {
   const query = new URLSearchParams({ list: '1', limit: String(pageSize) });
   if (after !== null) query.set('after', after);
-  const page = await getJSON<{ entries: WireEntry[] | null; next?: string }>(`${fileURL(place)}?${query}`, signal);
-  const entries = (page.entries ?? []).map(entryOf);
+  const page = await getJSON<{ entries: WireEntry[]; next?: string }>(`${fileURL(place)}?${query}`, signal);
+  const entries = page.entries.map(entryOf).filter((e) => isShownIn(place, e.name));
   return page.next ? { entries, next: page.next } : { entries };
 }
 
@@ -36,9 +37,17 @@ export async function getDiff(place: Place, call: string | null, me: Me, signal:
   return getJSON<Diff>(`/v1/diff?${query}&path=${encodePath(place.path)}`, signal);
 }
 
+/** All chats, from as many pages as there are. */
 export async function listChats(signal: AbortSignal): Promise<Chat[]> {
-  const answer = await getJSON<{ chats: Chat[] | null }>('/v1/chats', signal);
-  return answer.chats ?? [];
+  const chats: Chat[] = [];
+  let after: string | undefined;
+  do {
+    const query = after === undefined ? '' : `?${new URLSearchParams({ after })}`;
+    const page = await getJSON<{ chats: Chat[]; next?: string }>(`/v1/chats${query}`, signal);
+    chats.push(...page.chats);
+    after = page.next;
+  } while (after);
+  return chats;
 }
 
 export async function getChat(id: string, signal: AbortSignal): Promise<Chat> {

@@ -57,6 +57,8 @@ export async function readContent(place: Place, part: Part, signal?: AbortSignal
     if (error instanceof ApiError && error.status === 416) return { bytes: new Uint8Array(), offset: 0, total: 0, modified: null };
     throw error;
   }
+  // A file never comes as JSON: the name is a directory's by now.
+  if (response.headers.get('Content-Type')?.startsWith('application/json')) throw new ApiError(409, 'conflict', 'it is a folder now');
   const modified = response.headers.get('Last-Modified');
   const window = response.status === 206 ? parseContentRange(response.headers.get('Content-Range')) : null;
   const total = window?.total ?? Number(response.headers.get('Content-Length') ?? 0);

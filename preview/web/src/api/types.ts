@@ -6,6 +6,14 @@ export interface Me {
   kind: 'operator' | 'admin' | 'member' | 'key';
   workspace?: string;
   user?: string;
+  /** False where the gateway runs no machines. */
+  sandboxes: boolean;
+}
+
+/** Who is signed in, and the position of the event stream when it was asked. */
+export interface Session {
+  me: Me;
+  cursor: string;
 }
 
 /** One name of a directory. */
@@ -94,4 +102,8 @@ export interface Diff {
   /** A part was too different to compare line by line and is shown as replaced. */
   approximate?: boolean;
   binary?: boolean;
+  /** The tool call that the diff is against. */
+  call?: string;
+  before_exists: boolean;
+  after_exists: boolean;
 }

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { getMe } from '../api/calls.ts';
+import { getSession } from '../api/calls.ts';
 import { messageOf } from '../api/client.ts';
 import { ErrorNotice, Skeleton } from '../ui/Notice.tsx';
 import { SignedOutPage } from './SignedOutPage.tsx';
@@ -7,12 +7,12 @@ import { Workspace } from './Workspace.tsx';
 
 /** The whole page: what it shows depends on who is signed in. */
 export function App() {
-  const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => getMe(signal) });
-  if (me.data) return <Workspace me={me.data} />;
-  if (me.data === null) return <SignedOutPage />;
+  const session = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => getSession(signal) });
+  if (session.data) return <Workspace session={session.data} />;
+  if (session.data === null) return <SignedOutPage />;
   return (
     <main className="lone">
-      {me.isError ? <ErrorNotice title="Cannot reach Berth" cause={messageOf(me.error)} onRetry={() => void me.refetch()} /> : <Skeleton label="Loading Berth" lines={5} />}
+      {session.isError ? <ErrorNotice title="Cannot reach Berth" cause={messageOf(session.error)} onRetry={() => void session.refetch()} /> : <Skeleton label="Loading Berth" lines={5} />}
     </main>
   );
 }

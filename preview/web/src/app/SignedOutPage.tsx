@@ -10,7 +10,10 @@ export function SignedOutPage() {
   return (
     <main className="lone">
       <div className="signin">
-        <p className="brand"><Icon name="berth" />Berth</p>
+        <div className="signin-head">
+          <p className="brand"><Icon name="berth" />Berth</p>
+          <ThemeButton />
+        </div>
         <h1>Sign in with your link</h1>
         <p>Berth has no passwords. A sign-in link opens this page once and stays valid for ten minutes.</p>
         <ul>
@@ -18,7 +21,6 @@ export function SignedOutPage() {
           <li>or, on the machine itself, run <code>berth up</code>: it prints one.</li>
         </ul>
         <p className="muted">If you came here by a link, it was used before or is too old.</p>
-        <ThemeButton />
       </div>
     </main>
   );

@@ -10,14 +10,24 @@ import { ThemeButton } from './ThemeButton.tsx';
 
 const words = { open: 'Live', connecting: 'Connecting', lost: 'Offline' };
 
+interface TopBarProps {
+  me: Me;
+  /** Called with true before the session is ended, with false if that fails. */
+  onLeaving: (leaving: boolean) => void;
+}
+
 /** The head of the page: where I am, whether it is live, and the way out. */
-export function TopBar({ me }: { me: Me }) {
+export function TopBar({ me, onLeaving }: TopBarProps) {
   const client = useQueryClient();
   const connection = useFeed((f) => f.connection);
   const leave = useMutation({
     mutationFn: signOut,
+    onMutate: () => onLeaving(true),
     onSuccess: () => client.setQueryData(['me'], null),
-    onError: (error) => announce(`Cannot sign out: ${messageOf(error)}`),
+    onError: (error) => {
+      announce(`Cannot sign out: ${messageOf(error)}`);
+      onLeaving(false);
+    },
   });
   return (
     <header className="topbar">

@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo, useState } from 'react';
-import type { Me } from '../api/types.ts';
+import type { Session } from '../api/types.ts';
 import { ChangeList } from '../changes/ChangeList.tsx';
 import { ChatList } from '../chats/ChatList.tsx';
 import { useFeed } from '../live/feed.ts';
@@ -35,8 +35,10 @@ function useForgetting(): void {
  * The page of a signed-in member. Three panes beside each other where there is
  * room; else two, of which the first is chosen; on a phone one, chosen below.
  */
-export function Workspace({ me }: { me: Me }) {
-  useLive(me);
+export function Workspace({ session }: { session: Session }) {
+  const { me } = session;
+  const [leaving, setLeaving] = useState(false);
+  useLive(session, leaving);
   const route = useRoute();
   const layout = useLayout();
   const [chosen, setChosen] = useState<PaneName>(route.place?.path ? 'view' : 'files');
@@ -64,7 +66,7 @@ export function Workspace({ me }: { me: Me }) {
   return (
     <div className={`workspace layout-${layout}`}>
       <a className="skip" href="#viewer" onClick={() => setChosen('view')}>Skip to the open file</a>
-      <TopBar me={me} />
+      <TopBar me={me} onLeaving={setLeaving} />
       <OfflineBanner />
       {layout === 'two' && <PaneTabs chosen={side} panes={['files', 'changes', 'chats']} count={count} onChoose={setChosen} />}
       <Pane name="files" title="Files" shown={isShown('files')}>
@@ -74,7 +76,7 @@ export function Workspace({ me }: { me: Me }) {
         <Viewer route={route} me={me} />
       </main>
       <Pane name="chats" title="Chats" shown={isShown('chats')}>
-        <ChatList />
+        <ChatList me={me} />
       </Pane>
       <Pane name="changes" title="Changes" shown={isShown('changes')} {...(count > 0 && { count })}>
         <ChangeList selected={selected} onOpen={showViewer} />

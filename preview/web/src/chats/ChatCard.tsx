@@ -38,7 +38,7 @@ export function ChatCard({ chat }: { chat: Chat }) {
         <span className={`state state-${look.tone}`}>{action.isPending ? doing[action.variables] : look.word}</span>
       </header>
       <p className="chat-text">
-        {chat.machine.state === 'failed' && chat.machine.reason ? chat.machine.reason : look.explanation}{' '}
+        <span>{chat.machine.state === 'failed' && chat.machine.reason ? chat.machine.reason : look.explanation}</span>
         {chat.machine.since && chat.machine.state !== 'waiting' && <RelativeTime time={chat.machine.since} />}
       </p>
       {action.isError && (
@@ -56,7 +56,7 @@ export function ChatCard({ chat }: { chat: Chat }) {
           </button>
         )}
         {look.canDestroy && (
-          <button type="button" className="button small danger" disabled={action.isPending} onClick={() => setAsking(true)}>
+          <button type="button" className="button small quiet danger" disabled={action.isPending} onClick={() => setAsking(true)}>
             <Icon name="trash" />Destroy…
           </button>
         )}

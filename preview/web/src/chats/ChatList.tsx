@@ -1,11 +1,21 @@
 import { useQuery } from '@tanstack/react-query';
 import { listChats } from '../api/calls.ts';
 import { messageOf } from '../api/client.ts';
+import type { Me } from '../api/types.ts';
 import { ErrorNotice, Notice, Skeleton } from '../ui/Notice.tsx';
 import { ChatCard } from './ChatCard.tsx';
 
 /** My chats, each with its machine. */
-export function ChatList() {
+export function ChatList({ me }: { me: Me }) {
+  return (
+    <>
+      {!me.sandboxes && <p className="pane-note">Sandboxes are off on this gateway: files are served, but nothing can be run.</p>}
+      <Chats />
+    </>
+  );
+}
+
+function Chats() {
   const query = useQuery({ queryKey: ['chats'], queryFn: ({ signal }) => listChats(signal) });
   if (query.isError) {
     return <ErrorNotice title="Cannot list the chats" cause={messageOf(query.error)} onRetry={() => void query.refetch()} />;

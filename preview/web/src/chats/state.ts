@@ -11,11 +11,11 @@ export interface StateLook {
 }
 
 export const stateLooks: Record<MachineState, StateLook> = {
-  waiting: { word: 'Not started', tone: 'idle', explanation: 'Starts with the first tool call.', canStop: false, canWake: true, canDestroy: false },
+  waiting: { word: 'Not started', tone: 'idle', explanation: 'Starts with the first tool call.', canStop: false, canWake: false, canDestroy: false },
   creating: { word: 'Starting', tone: 'busy', explanation: 'A machine is being prepared.', canStop: false, canWake: false, canDestroy: true },
   running: { word: 'Running', tone: 'good', explanation: 'Ready for tool calls.', canStop: true, canWake: false, canDestroy: true },
   sleeping: { word: 'Sleeping', tone: 'idle', explanation: 'Wakes with the next tool call; its files are kept.', canStop: false, canWake: true, canDestroy: true },
-  terminated: { word: 'Destroyed', tone: 'idle', explanation: 'The machine is gone for good.', canStop: false, canWake: false, canDestroy: false },
+  terminated: { word: 'Destroyed', tone: 'idle', explanation: 'The next tool call makes a new one.', canStop: false, canWake: false, canDestroy: false },
   failed: { word: 'Failed', tone: 'bad', explanation: 'It did not start.', canStop: false, canWake: true, canDestroy: true },
 };
 

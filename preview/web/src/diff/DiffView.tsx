@@ -41,9 +41,17 @@ export function DiffView({ place, call, me }: DiffViewProps) {
   return <DiffContent diff={query.data} call={call} />;
 }
 
+/** What the diff is, in words. */
+function difference(diff: Diff): string {
+  if (!diff.before_exists) return 'new file: it was not there';
+  if (!diff.after_exists) return 'removed: the content';
+  return 'against the content';
+}
+
 function DiffContent({ diff, call }: { diff: Diff; call: string | null }) {
   const rows = useMemo(() => diffRows(diff), [diff]);
-  const against = call === null ? 'before the latest tool call' : <>before tool call <code>{call}</code></>;
+  const id = call ?? diff.call;
+  const against = <>before {call === null ? 'the latest tool call' : 'tool call'} {id && <code>{id}</code>}</>;
   if (diff.binary) {
     return <Notice icon="changes" title="Binary content changed"><p>There are no lines to compare.</p></Notice>;
   }
@@ -57,7 +65,7 @@ function DiffContent({ diff, call }: { diff: Diff; call: string | null }) {
         <p className="diff-summary">
           <span className="count-added" title={plural(diff.added, 'line added', 'lines added')}>+{diff.added}</span>
           <span className="count-removed" title={plural(diff.removed, 'line removed', 'lines removed')}>−{diff.removed}</span>
-          <span className="diff-against">against the content {against}</span>
+          <span className="diff-against">{difference(diff)} {against}</span>
           {diff.truncated && <strong className="diff-caveat">Too large to show whole: some of it is left out.</strong>}
           {diff.approximate && <span className="diff-caveat">Parts differ too much to match line by line.</span>}
         </p>

@@ -27,6 +27,6 @@ function speak(): void {
 
 /** Says how many files changed, gathered so that it is said rarely. */
 export function announceChanges(changes: readonly PlacedChange[]): void {
-  waiting.push(...changes);
+  waiting = waiting.concat(changes);
   if (timer === undefined) speak();
 }

@@ -9,7 +9,7 @@ export interface StreamListener {
   changes(changes: Change[]): void;
   machine(event: MachineEvent): void;
   /** What is shown may miss changes: read everything again. */
-  resync(why: string): void;
+  resync(): void;
   connection(state: Connection): void;
 }
 
@@ -25,14 +25,21 @@ const hiddenLimit = 10 * 60_000;
  */
 export class EventStream {
   private source: EventSource | null = null;
-  private lastId = '';
+  private seen: string;
   private retry = firstRetry;
   private timer: number | undefined;
   private hidden: number | undefined;
   private readonly listener: StreamListener;
 
-  constructor(listener: StreamListener) {
+  /** since is the position up to which everything is known. */
+  constructor(listener: StreamListener, since: string) {
     this.listener = listener;
+    this.seen = since;
+  }
+
+  /** The last event that was seen. */
+  get position(): string {
+    return this.seen;
   }
 
   start(): void {
@@ -57,32 +64,28 @@ export class EventStream {
   private open(): void {
     this.close();
     this.listener.connection('connecting');
-    const query = this.lastId ? `?since=${encodeURIComponent(this.lastId)}` : '';
-    const source = new EventSource(`/v1/events${query}`);
+    const source = new EventSource(`/v1/events?${new URLSearchParams({ since: this.seen })}`);
     this.source = source;
     source.onopen = () => {
       this.retry = firstRetry;
       this.listener.connection('open');
-      // Without a position nothing is known of the time before this moment.
-      if (!this.lastId) this.listener.resync('open');
     };
     source.onerror = () => {
       this.listener.connection('lost');
       if (source.readyState === EventSource.CLOSED) this.openLater();
     };
     source.addEventListener('fs', (e) => {
-      this.lastId = e.lastEventId;
+      this.seen = e.lastEventId;
       const data = JSON.parse(e.data) as { changes: WireChange[] };
       this.listener.changes(data.changes.map(changeOf));
     });
     source.addEventListener('machine', (e) => {
-      this.lastId = e.lastEventId;
+      this.seen = e.lastEventId;
       this.listener.machine(JSON.parse(e.data) as MachineEvent);
     });
     source.addEventListener('reset', (e) => {
-      this.lastId = e.lastEventId;
-      const data = JSON.parse(e.data) as { reason: string };
-      this.listener.resync(data.reason);
+      this.seen = e.lastEventId;
+      this.listener.resync();
     });
   }
 

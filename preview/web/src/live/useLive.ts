@@ -1,13 +1,13 @@
 import { useQueryClient, type QueryClient } from '@tanstack/react-query';
-import { useEffect } from 'react';
-import type { Change, Chat, MachineEvent, Me } from '../api/types.ts';
-import { rootOfTree } from '../route/place.ts';
+import { useEffect, useRef } from 'react';
+import type { Change, Chat, MachineEvent, Session } from '../api/types.ts';
+import { rootOfTree, type Owner } from '../route/place.ts';
 import type { PlacedChange } from '../tree/apply.ts';
 import { useTree } from '../tree/store.ts';
 import { announceChanges } from './announce.ts';
 import { Batcher, type Clock } from './batch.ts';
 import { useFeed } from './feed.ts';
-import { EventStream } from './stream.ts';
+import { EventStream, type StreamListener } from './stream.ts';
 
 const clock: Clock = {
   now: () => performance.now(),
@@ -15,7 +15,7 @@ const clock: Clock = {
 };
 
 /** The changes of trees that this page shows, each with its root. */
-export function placeChanges(changes: readonly Change[], me: Me): PlacedChange[] {
+export function placeChanges(changes: readonly Change[], me: Owner): PlacedChange[] {
   return changes.flatMap((c) => {
     const root = rootOfTree(c.tree, me);
     return root === null ? [] : [{ ...c, root }];
@@ -45,10 +45,17 @@ function showMachine(client: QueryClient, event: MachineEvent): void {
   void client.invalidateQueries({ queryKey: ['chat', chat] });
 }
 
-/** Keeps the tab's event stream while the page is shown, and its news in the stores. */
-export function useLive(me: Me): void {
+/**
+ * Keeps the tab's event stream while the page is shown, and its news in the
+ * stores. While it is paused there is no stream; it goes on where it ended.
+ */
+export function useLive({ me, cursor }: Session, paused: boolean): void {
   const client = useQueryClient();
+  // Later sessions of the same member go on with the stream that there is.
+  const position = useRef(cursor);
+  const { workspace, user } = me;
   useEffect(() => {
+    if (paused) return undefined;
     const { add, setMissed, setConnection } = useFeed.getState();
     const batcher = new Batcher<PlacedChange>((changes) => {
       useTree.getState().apply(changes);
@@ -56,8 +63,8 @@ export function useLive(me: Me): void {
       refreshOpenFiles(client, changes);
       announceChanges(changes);
     }, clock);
-    const stream = new EventStream({
-      changes: (changes) => batcher.add(placeChanges(changes, me)),
+    const listener: StreamListener = {
+      changes: (changes) => batcher.add(placeChanges(changes, { workspace, user })),
       machine: (event) => showMachine(client, event),
       resync: () => {
         setMissed();
@@ -69,8 +76,12 @@ export function useLive(me: Me): void {
         // The server may have ended the stream because the session ended.
         if (state === 'lost') void client.invalidateQueries({ queryKey: ['me'] });
       },
-    });
+    };
+    const stream = new EventStream(listener, position.current);
     stream.start();
-    return () => stream.stop();
-  }, [client, me]);
+    return () => {
+      stream.stop();
+      position.current = stream.position;
+    };
+  }, [client, workspace, user, paused]);
 }

@@ -20,6 +20,23 @@ export function parseKey(key: string): Place {
   return { root: parts.slice(0, rootLength).join('/'), path: parts.slice(rootLength).join('/') };
 }
 
+/**
+ * The name under which a member's disk shows the shared directory, as in a
+ * machine. The page shows that directory once, as a root of its own.
+ */
+const sharedName = 'shared';
+
+/** The place by which the page knows a file that has two. */
+export function canonicalPlace(p: Place): Place {
+  if (p.root !== 'me' || (p.path !== sharedName && !p.path.startsWith(`${sharedName}/`))) return p;
+  return { root: 'shared', path: p.path.slice(sharedName.length + 1) };
+}
+
+/** Whether a name of a directory belongs to the page's tree there. */
+export function isShownIn(directory: Place, name: string): boolean {
+  return !(directory.root === 'me' && directory.path === '' && name === sharedName);
+}
+
 /** Writes a path for a URL: each name escaped, the slashes kept. */
 export function encodePath(path: string): string {
   return path.split('/').map(encodeName).join('/');
@@ -35,14 +52,20 @@ export function fileURL(p: Place): string {
   return `/v1/files/${encodePath(placeKey(p))}`;
 }
 
+/** Whose disk and shared directory the roots are. */
+export interface Owner {
+  workspace?: string | undefined;
+  user?: string | undefined;
+}
+
 /** Which root shows a tree of the bucket to this member; null for trees it cannot browse. */
-export function rootOfTree(tree: string, me: { workspace?: string; user?: string }): string | null {
+export function rootOfTree(tree: string, me: Owner): string | null {
   if (tree === `${me.workspace}/members/${me.user}`) return 'me';
   if (tree === `${me.workspace}/shared`) return 'shared';
   return null;
 }
 
 /** The bucket's name of the tree behind a root. */
-export function treeOfRoot(root: string, me: { workspace?: string; user?: string }): string {
+export function treeOfRoot(root: string, me: Owner): string {
   return root === 'shared' ? `${me.workspace}/shared` : `${me.workspace}/members/${me.user}`;
 }

@@ -1,4 +1,4 @@
-import { decodePath, encodePath, placeKey, parseKey, type Place } from './place.ts';
+import { canonicalPlace, decodePath, encodePath, placeKey, parseKey, type Place } from './place.ts';
 
 /** How an open file is shown. */
 export type View = 'code' | 'diff';
@@ -21,7 +21,7 @@ export function parseRoute(pathname: string, search: string): Route {
   if (pathname === '/' || pathname === '') return { place: { root: 'me', path: '' }, view, call };
   const match = /^\/files\/(.+?)\/?$/.exec(pathname);
   const place = match?.[1] === undefined ? null : parseKey(decodePath(match[1]));
-  return { place: place && roots.has(place.root) ? place : null, view, call };
+  return { place: place && roots.has(place.root) ? canonicalPlace(place) : null, view, call };
 }
 
 export function formatRoute(place: Place, view: View = 'code', call: string | null = null): string {

@@ -17,12 +17,13 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 }
 
-/** How long ago a time was, in a few characters. */
+/** How long ago a time was, in a few characters; the date where it was long ago. */
 export function ago(time: Date, now: Date): string {
   const s = Math.max(0, Math.round((now.getTime() - time.getTime()) / 1000));
   if (s < 5) return 'now';
   if (s < 60) return `${s} s ago`;
   if (s < 3600) return `${Math.floor(s / 60)} min ago`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ago`;
-  return `${Math.floor(s / 86400)} d ago`;
+  if (s < 30 * 86400) return `${Math.floor(s / 86400)} d ago`;
+  return time.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
 }

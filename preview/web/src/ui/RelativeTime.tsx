@@ -15,7 +15,8 @@ function useNow(every: number): Date {
 export function RelativeTime({ time, every = 10_000 }: { time: string | Date; every?: number }) {
   const now = useNow(every);
   const date = typeof time === 'string' ? new Date(time) : time;
-  if (Number.isNaN(date.getTime())) return null;
+  // Directories that are only part of a path have no time of their own.
+  if (!(date.getTime() > 0)) return null;
   return (
     <time dateTime={date.toISOString()} title={date.toLocaleString()}>
       {ago(date, now)}

@@ -47,8 +47,6 @@ export class CodeViewer {
 
   constructor(parent: HTMLElement, label: string, text: string, numbered: boolean) {
     this.view = new EditorView({ parent, state: EditorState.create({ doc: text, extensions: this.extensions(label, numbered) }) });
-    // The scrolled part is reached by keyboard through the content inside it.
-    this.view.scrollDOM.tabIndex = -1;
   }
 
   private extensions(label: string, numbered: boolean): Extension[] {
@@ -56,7 +54,7 @@ export class CodeViewer {
       // Editable for the browser, so that the caret and selection work from the
       // keyboard; read-only for the document.
       EditorState.readOnly.of(true),
-      EditorView.contentAttributes.of({ 'aria-label': label, 'aria-readonly': 'true', spellcheck: 'false', inputmode: 'none' }),
+      EditorView.contentAttributes.of({ 'aria-label': label, 'aria-readonly': 'true', spellcheck: 'false', inputmode: 'none', tabindex: '0' }),
       numbered ? [lineNumbers(), foldGutter()] : [],
       highlightSpecialChars(),
       drawSelection(),

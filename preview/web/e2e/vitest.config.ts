@@ -1,0 +1,5 @@
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  test: { root: import.meta.dirname, include: ['*.e2e.ts'], testTimeout: 30_000, hookTimeout: 30_000, fileParallelism: false },
+});
