@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,7 @@ const (
 	roleEnv       = "BERTH_TEST_ROLE"
 	roleTests     = "tests"     // in a mount namespace of its own
 	roleContainer = "container" // sees a slot's home as a container does
+	roleDial      = "dial"      // asks a server once
 	roleHost      = "host"      // holds the mounts of a state directory until it is killed
 )
 
@@ -34,6 +36,10 @@ func TestMain(m *testing.M) {
 		os.Exit(runTests(m))
 	case roleContainer:
 		err = serveContainer(os.Args[1])
+	case roleDial:
+		if dialOnce(os.Args[1]) != nil {
+			os.Exit(1)
+		}
 	case roleHost:
 		err = serveHost(os.Args[1])
 	default:
@@ -96,6 +102,12 @@ func (d dirTrees) AttachTree(_ context.Context, t berth.Tree, points ...string) 
 	return os.Chown(filepath.Join(d.root, t.String()), machineUID, machineUID)
 }
 
+func (d dirTrees) RemoveTree(_ context.Context, t berth.Tree) error {
+	return os.RemoveAll(filepath.Join(d.root, t.String()))
+}
+
+func (dirTrees) Flush(context.Context, string) error { return nil }
+
 const (
 	gatewayUID = 4711
 	machineUID = 1000
@@ -104,7 +116,7 @@ const (
 func testOptions(state string) Options {
 	return Options{
 		State: state, GatewayUID: gatewayUID, GatewayGID: gatewayUID,
-		MachineUID: machineUID, MachineGID: machineUID,
+		MachineUID: machineUID, MachineGID: machineUID, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

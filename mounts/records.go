@@ -128,6 +128,17 @@ func checkRecordKey(key string) error {
 	return nil
 }
 
+// checkRecord checks the key and the value of a record that is to be put.
+func checkRecord(rec berth.Record) error {
+	if err := checkRecordKey(rec.Key); err != nil {
+		return err
+	}
+	if len(rec.Value) > berth.MaxRecord || !json.Valid(rec.Value) {
+		return fmt.Errorf("cannot put record %s: its value must be JSON of at most %d bytes: %w", rec.Key, berth.MaxRecord, fs.ErrInvalid)
+	}
+	return nil
+}
+
 // checkRecordPrefix checks what a record's key can begin with.
 func checkRecordPrefix(prefix string) error {
 	if prefix == "" || checkRecordKey(strings.TrimSuffix(prefix, "/")) == nil {
@@ -199,11 +210,8 @@ func (r *Records) lock(ctx context.Context, key string) (unlock func(), err erro
 
 // Put implements berth.Records.
 func (r *Records) Put(ctx context.Context, rec berth.Record) (version string, err error) {
-	if err := checkRecordKey(rec.Key); err != nil {
+	if err := checkRecord(rec); err != nil {
 		return "", err
-	}
-	if len(rec.Value) > berth.MaxRecord || !json.Valid(rec.Value) {
-		return "", fmt.Errorf("cannot put record %s: its value must be JSON of at most %d bytes: %w", rec.Key, berth.MaxRecord, fs.ErrInvalid)
 	}
 	var value bytes.Buffer
 	if err := json.Compact(&value, rec.Value); err != nil {
@@ -349,4 +357,10 @@ func (r *Records) apply(key string, e *entry) {
 	if err := r.local.set(key, e); err != nil {
 		r.log.Warn("Cannot write the local copy of a record", "key", key, "cause", err)
 	}
+}
+
+func (r *Records) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.local.keys)
 }

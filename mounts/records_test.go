@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,7 +22,7 @@ import (
 var everything = object.Abilities{PutIfNoneMatch: true, PutIfMatch: true, DeleteIfMatch: true, MultipartIfNoneMatch: true, Metadata: true, Copy: true, Overlap: true}
 
 func recordsOptions(store object.Store, dir string) RecordsOptions {
-	return RecordsOptions{Store: store, Abilities: everything, Exclusive: true, Dir: dir, Poll: 10 * time.Millisecond}
+	return RecordsOptions{Store: store, Abilities: everything, Exclusive: true, Dir: dir, Poll: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
 }
 
 func newRecords(t *testing.T, o RecordsOptions) *Records {

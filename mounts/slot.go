@@ -15,19 +15,15 @@ import (
 	"berth"
 )
 
-// Trees is what a Host needs of the file system that it mounts.
-type Trees interface {
-	// AttachTree makes the tree appear at its place, with the directories below
-	// its root that something is mounted on. It can be repeated.
-	AttachTree(ctx context.Context, t berth.Tree, mountPoints ...string) error
-}
-
 // A slot is one directory below slots and what is mounted there.
 type slot struct {
 	mu   sync.Mutex // protects what follows, and the slot's directory and mounts
 	info SlotInfo
 	gone bool
 }
+
+// maxExperts is how many experts one chat can have.
+const maxExperts = 64
 
 // homeUser is where a view is mounted, below the slot's directory.
 const homeUser = "home/user"
@@ -105,6 +101,9 @@ func (h *Host) MountView(ctx context.Context, id berth.ID, v berth.View) error {
 	}
 	next := s.info
 	next.View = merge(s.info.View, v)
+	if len(next.View.Experts) > maxExperts {
+		return fmt.Errorf("cannot mount a view into slot %s: it has more than %d experts: %w", id, maxExperts, fs.ErrInvalid)
+	}
 	// Written down first: a restart finishes what was begun.
 	if err := h.writeJournal(next); err != nil {
 		return err

@@ -195,7 +195,7 @@ func TestHostileLinksMoveNoMount(t *testing.T) {
 	}
 }
 
-type noTrees struct{}
+type noTrees struct{ dirTrees }
 
 func (noTrees) AttachTree(context.Context, berth.Tree, ...string) error { return nil }
 

@@ -1,0 +1,276 @@
+package mounts
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"berth"
+)
+
+// A Client speaks with mountd. It can be used from many goroutines. Errors match
+// what the method of Host, Records or the file system returned; while mountd is
+// away they match berth.ErrUnavailable.
+type Client struct {
+	http  *http.Client
+	token string
+}
+
+var _ berth.Records = (*Client)(nil)
+
+// NewClient returns a client of the socket. It does not connect yet.
+func NewClient(socket, token string) *Client {
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	return &Client{
+		token: token,
+		http: &http.Client{Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, "unix", socket)
+			},
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     time.Minute,
+			DisableCompression:  true,
+		}},
+	}
+}
+
+// Close gives up idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// post sends a request and returns the answer if it is no error.
+func (c *Client) post(ctx context.Context, path string, question any) (*http.Response, error) {
+	data, err := encode(question)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://mountd"+path, bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, away(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, away(ctx, err)
+	}
+	return nil, fromWire(resp.StatusCode, body)
+}
+
+// away makes an error of a connection that does not work: the caller's own
+// reason if its context ended, else that mountd cannot be reached.
+func away(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("cannot ask mountd: %w", context.Cause(ctx))
+	}
+	return fmt.Errorf("cannot reach mountd: %v: %w", err, berth.ErrUnavailable)
+}
+
+// do sends a request and decodes the answer.
+func (c *Client) do(ctx context.Context, path string, question, answer any) error {
+	resp, err := c.post(ctx, path, question)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return away(ctx, err)
+	}
+	if len(body) > maxAnswer {
+		return fmt.Errorf("cannot read mountd's answer: it has more than %d bytes", maxAnswer)
+	}
+	if err := json.Unmarshal(body, answer); err != nil {
+		return fmt.Errorf("cannot read mountd's answer: %w", err)
+	}
+	return nil
+}
+
+// NewSlot makes a slot with nothing mounted in it.
+func (c *Client) NewSlot(ctx context.Context) (berth.ID, error) {
+	var a slotMessage
+	if err := c.do(ctx, pathSlotsNew, noneMessage{}, &a); err != nil {
+		return "", err
+	}
+	return berth.ParseID("slot", a.Slot)
+}
+
+// MountView is Host.MountView.
+func (c *Client) MountView(ctx context.Context, slot berth.ID, v berth.View) error {
+	return c.do(ctx, pathSlotsMount, mountMessage{string(slot), v}, &noneMessage{})
+}
+
+// ReleaseSlot is Host.ReleaseSlot.
+func (c *Client) ReleaseSlot(ctx context.Context, slot berth.ID) error {
+	return c.do(ctx, pathSlotsRelease, slotMessage{string(slot)}, &noneMessage{})
+}
+
+// SlotInfos returns all slots, in the order of their ids.
+func (c *Client) SlotInfos(ctx context.Context) ([]SlotInfo, error) {
+	var a slotsMessage
+	err := c.do(ctx, pathSlotsList, noneMessage{}, &a)
+	return a.Slots, err
+}
+
+// Slots returns the ids of all slots, in order.
+func (c *Client) Slots(ctx context.Context) ([]berth.ID, error) {
+	infos, err := c.SlotInfos(ctx)
+	ids := make([]berth.ID, 0, len(infos))
+	for _, i := range infos {
+		ids = append(ids, i.Slot)
+	}
+	return ids, err
+}
+
+// AttachTree makes the tree's files appear below STATE/view, under Tree.String.
+func (c *Client) AttachTree(ctx context.Context, t berth.Tree) error {
+	return c.do(ctx, pathTreesAttach, treeMessage{t.String()}, &noneMessage{})
+}
+
+// RemoveTree removes every object and cached file of the tree.
+func (c *Client) RemoveTree(ctx context.Context, t berth.Tree) error {
+	return c.do(ctx, pathTreesRemove, treeMessage{t.String()}, &noneMessage{})
+}
+
+// Flush returns when all that was written in a tree (Tree.String; "" = in all)
+// before the call is in the bucket.
+func (c *Client) Flush(ctx context.Context, tree string) error {
+	return c.do(ctx, pathTreesFlush, treeMessage{tree}, &noneMessage{})
+}
+
+// Checkpoint pins the contents of the trees' files and returns its number.
+func (c *Client) Checkpoint(ctx context.Context, trees []berth.Tree) (uint64, error) {
+	names := make([]string, len(trees))
+	for i, t := range trees {
+		names[i] = t.String()
+	}
+	var a checkpointMessage
+	err := c.do(ctx, pathCheckpoint, treesMessage{names}, &a)
+	return a.Checkpoint, err
+}
+
+// Before returns what a file held at a checkpoint and its size. A file that did
+// not exist then is fs.ErrNotExist. ctx must live until the reader is closed.
+func (c *Client) Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error) {
+	resp, err := c.post(ctx, pathBefore, beforeMessage{t.String(), path, checkpoint})
+	if err != nil {
+		return nil, 0, err
+	}
+	return resp.Body, resp.ContentLength, nil
+}
+
+// Status tells of the file system, slots and records, for people: a JSON object
+// whose member file_system is fusefs.Status.
+func (c *Client) Status(ctx context.Context) (json.RawMessage, error) {
+	var a json.RawMessage
+	err := c.do(ctx, pathStatus, noneMessage{}, &a)
+	return a, err
+}
+
+// A ChangeStream delivers the changes of the file system. It is used by one
+// goroutine. After an error it is only good for Close.
+type ChangeStream struct {
+	epoch  string
+	body   io.ReadCloser
+	lines  *bufio.Reader
+	cancel context.CancelCauseFunc
+	quiet  *time.Timer
+}
+
+// silence is how long mountd may send nothing before it counts as away.
+const silence = 4 * idleTime
+
+// Changes starts a stream of changes behind a sequence number of an epoch; with
+// the epoch "" it begins now. Another epoch than mountd's, or a number that it
+// cannot go back to, is ErrReset, at once or by Next. ctx bounds starting only.
+func (c *Client) Changes(ctx context.Context, epoch string, since uint64) (*ChangeStream, error) {
+	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer stop()
+	resp, err := c.post(life, pathChanges, changesMessage{epoch, since})
+	if err != nil {
+		cancel(err)
+		return nil, err
+	}
+	s := &ChangeStream{body: resp.Body, lines: bufio.NewReader(resp.Body), cancel: cancel}
+	s.quiet = time.AfterFunc(silence, func() { cancel(berth.ErrUnavailable) })
+	first, err := s.read()
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.epoch = first.Epoch
+	return s, nil
+}
+
+// Epoch names the run of the sequence numbers of the stream's changes.
+func (s *ChangeStream) Epoch() string { return s.epoch }
+
+// Next waits for changes, of which it returns at least one. ErrReset says that
+// some were missed; berth.ErrUnavailable that mountd went away.
+func (s *ChangeStream) Next(ctx context.Context) ([]berth.Change, error) {
+	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
+	defer stop()
+	for {
+		line, err := s.read()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, fmt.Errorf("cannot read changes: %w", context.Cause(ctx))
+		case err != nil:
+			return nil, err
+		case line.Reset:
+			return nil, ErrReset
+		case len(line.Changes) > 0:
+			return line.Changes, nil
+		}
+	}
+}
+
+func (s *ChangeStream) read() (changesLine, error) {
+	var line changesLine
+	data, err := readLine(s.lines)
+	if err != nil {
+		return line, fmt.Errorf("cannot read changes: %v: %w", err, berth.ErrUnavailable)
+	}
+	s.quiet.Reset(silence)
+	if err := json.Unmarshal(data, &line); err != nil {
+		return line, fmt.Errorf("cannot read changes: %w", err)
+	}
+	return line, nil
+}
+
+// readLine reads one line of bounded length.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > maxAnswer {
+			return nil, errors.New("a line is too long")
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// Close ends the stream.
+func (s *ChangeStream) Close() error {
+	s.quiet.Stop()
+	s.cancel(context.Canceled)
+	return s.body.Close()
+}

@@ -1,0 +1,65 @@
+package mounts
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+
+	"berth"
+)
+
+// A FileSystem is the one that is mounted at STATE/fs. It can be used from many
+// goroutines. fusefs.FS is the real one; its errors are passed on.
+type FileSystem interface {
+	Trees
+	History
+	Feed
+}
+
+// Trees is what a Host needs of the file system that it mounts, and what the
+// server offers of its trees.
+type Trees interface {
+	// AttachTree makes the tree appear at its place, with the directories below
+	// its root that something is mounted on. It can be repeated.
+	AttachTree(ctx context.Context, t berth.Tree, mountPoints ...string) error
+	// RemoveTree removes every object and cached file of the tree.
+	RemoveTree(ctx context.Context, t berth.Tree) error
+	// Flush returns when all that was written below the prefix before the call
+	// is in the bucket; "" is everything.
+	Flush(ctx context.Context, prefix string) error
+}
+
+// History is what the file system knows of earlier contents.
+type History interface {
+	// Checkpoint pins the contents of the trees' files and returns its number.
+	Checkpoint(ctx context.Context, trees []berth.Tree) (uint64, error)
+	// Before returns what a file held at a checkpoint and its size. A file that
+	// did not exist then is fs.ErrNotExist.
+	Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error)
+}
+
+// Feed is what the file system tells about itself.
+type Feed interface {
+	// Changes returns the changes behind a sequence number; FromNow is the latest.
+	Changes(since uint64) Subscription
+	// Status is what to show of the file system, for JSON.
+	Status() any
+}
+
+// FromNow stands for the latest sequence number.
+const FromNow = math.MaxUint64
+
+// A Subscription delivers changes in order. It is used by one goroutine.
+type Subscription interface {
+	// Epoch names the run of the sequence numbers.
+	Epoch() string
+	// Next waits for changes, of which it returns at least one. ErrReset says that
+	// some are lost.
+	Next(ctx context.Context) ([]berth.Change, error)
+	Close()
+}
+
+// ErrReset says that a reader of changes has missed some: what it knows must be
+// read again.
+var ErrReset = errors.New("changes were missed")

@@ -1,0 +1,146 @@
+package mounts
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"berth"
+)
+
+// memFS is a FileSystem of plain directories, with its history and changes in
+// memory.
+type memFS struct {
+	dirTrees
+	epoch string
+
+	mu      sync.Mutex // protects what follows
+	flushed []string
+	saved   map[string][]byte // contents by tree, path and checkpoint
+	number  uint64            // of the latest checkpoint
+	changes []berth.Change    // dense; the first may be later than 1
+	latest  uint64            // sequence number of the last change
+	wake    chan struct{}     // closed at the next change
+	readers int               // open subscriptions
+}
+
+func newMemFS(root string) *memFS {
+	return &memFS{dirTrees: dirTrees{root}, epoch: "e1", saved: make(map[string][]byte), wake: make(chan struct{})}
+}
+
+var _ FileSystem = (*memFS)(nil)
+
+func (m *memFS) Flush(_ context.Context, prefix string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.flushed = append(m.flushed, prefix)
+	return nil
+}
+
+// Checkpoint keeps every file of the trees.
+func (m *memFS) Checkpoint(_ context.Context, trees []berth.Tree) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.number++
+	for _, t := range trees {
+		root := filepath.Join(m.root, t.String())
+		err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			data, err := os.ReadFile(name)
+			rel, _ := filepath.Rel(root, name)
+			m.saved[savedKey(t, rel, m.number)] = data
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return m.number, nil
+}
+
+func savedKey(t berth.Tree, path string, checkpoint uint64) string {
+	return fmt.Sprint(t, " ", path, " ", checkpoint)
+}
+
+func (m *memFS) Before(_ context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data, ok := m.saved[savedKey(t, path, checkpoint)]
+	if !ok {
+		return nil, 0, &fs.PathError{Op: "before", Path: path, Err: fs.ErrNotExist}
+	}
+	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
+}
+
+func (m *memFS) Status() any { return map[string]int{"dirty_files": 3} }
+
+// publish adds a change; those before keep are forgotten.
+func (m *memFS) publish(path string, keep uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.latest++
+	m.changes = append(m.changes, berth.Change{Seq: m.latest, Tree: "acme/shared", Path: path, Op: berth.OpCreate, Kind: berth.KindFile})
+	for len(m.changes) > 0 && m.changes[0].Seq < keep {
+		m.changes = m.changes[1:]
+	}
+	close(m.wake)
+	m.wake = make(chan struct{})
+}
+
+func (m *memFS) Changes(since uint64) Subscription {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.readers++
+	if since == FromNow {
+		since = m.latest
+	}
+	return &memSubscription{m: m, at: since}
+}
+
+func (m *memFS) openReaders() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.readers
+}
+
+type memSubscription struct {
+	m  *memFS
+	at uint64
+}
+
+func (s *memSubscription) Epoch() string { return s.m.epoch }
+
+func (s *memSubscription) Close() {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.m.readers--
+}
+
+func (s *memSubscription) Next(ctx context.Context) ([]berth.Change, error) {
+	for {
+		s.m.mu.Lock()
+		wake, changes := s.m.wake, s.m.changes
+		latest := s.m.latest
+		s.m.mu.Unlock()
+		if s.at > latest || s.at < latest && (len(changes) == 0 || changes[0].Seq > s.at+1) {
+			return nil, ErrReset
+		}
+		if s.at < latest {
+			got := changes[len(changes)-int(latest-s.at):]
+			s.at = latest
+			return got, nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,340 @@
+package mounts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth"
+	"berth/fusefs/object/mem"
+	"berth/mounts/recordtest"
+)
+
+const testToken = "correct horse battery staple"
+
+// An installation is a served Host with everything behind it.
+type installation struct {
+	host   *Host
+	fs     *memFS
+	store  *mem.Store
+	socket string
+	client *Client
+}
+
+func newInstallation(t *testing.T) *installation {
+	t.Helper()
+	state := t.TempDir()
+	in := &installation{host: newHost(t, testOptions(state)), store: new(mem.Store), socket: filepath.Join(state, "m.sock")}
+	in.fs = newMemFS(in.host.FSDir())
+	in.host.fs = in.fs
+	server := &Server{
+		Host: in.host, FileSystem: in.fs, Records: newRecords(t, recordsOptions(in.store, filepath.Join(state, "records"))),
+		Token: testToken, PeerUID: gatewayUID, Logger: slog.New(slog.DiscardHandler),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, served := make(chan struct{}), make(chan error, 1)
+	go func() {
+		served <- server.Serve(ctx, in.socket, func() error { close(ready); return nil })
+	}()
+	select {
+	case <-ready:
+	case err := <-served:
+		t.Fatal(err)
+	}
+	in.client = NewClient(in.socket, testToken)
+	t.Cleanup(func() {
+		in.client.Close()
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return in
+}
+
+func TestClientRecordsContract(t *testing.T) {
+	recordtest.Run(t, func(t *testing.T) berth.Records { return newInstallation(t).client })
+}
+
+func TestClientSlots(t *testing.T) {
+	in := newInstallation(t)
+	c, ctx := in.client, t.Context()
+	id, err := c.NewSlot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := newContainer(t, in.host, id)
+	if err := c.MountView(ctx, id, memberView); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "home", container.ask("ls user"), "[project workspace]")
+	infos, err := c.SlotInfos(ctx)
+	if err != nil || len(infos) != 1 || infos[0].Slot != id || infos[0].View == nil || infos[0].View.User != "ann" {
+		t.Errorf("SlotInfos: got %+v, %v", infos, err)
+	}
+	if ids, err := c.Slots(ctx); err != nil || len(ids) != 1 || ids[0] != id {
+		t.Errorf("Slots: got %v, %v; want %s", ids, err, id)
+	}
+	if err := c.MountView(ctx, id, keyView); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("second claim: got %v, want fs.ErrExist", err)
+	}
+	if err := c.MountView(ctx, "sother", keyView); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("unknown slot: got %v, want fs.ErrNotExist", err)
+	}
+	many := keyView
+	for i := range maxExperts + 1 {
+		many.Experts = append(many.Experts, berth.ID(fmt.Sprint("e", i)))
+	}
+	other, _ := c.NewSlot(ctx)
+	if err := c.MountView(ctx, other, many); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("too many experts: got %v, want fs.ErrInvalid", err)
+	}
+	for range 2 {
+		if err := c.ReleaseSlot(ctx, id); err != nil {
+			t.Errorf("ReleaseSlot: %v", err)
+		}
+	}
+}
+
+func TestClientTrees(t *testing.T) {
+	in := newInstallation(t)
+	c, ctx := in.client, t.Context()
+	tree := berth.MemberTree("acme", "ann")
+	if err := c.AttachTree(ctx, tree); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(in.host.opts.State, viewName, "acme/members/ann/shared")); err != nil {
+		t.Errorf("the tree does not appear in the view: %v", err)
+	}
+	write(t, in.host, "acme/members/ann/f", "one")
+	mark, err := c.Checkpoint(ctx, []berth.Tree{tree})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, in.host, "acme/members/ann/f", "two")
+	body, size, err := c.Before(ctx, tree, "f", mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(body)
+	body.Close()
+	if string(data) != "one" || size != 3 || err != nil {
+		t.Errorf("Before: got %q (%d), %v; want one", data, size, err)
+	}
+	if _, _, err := c.Before(ctx, tree, "g", mark); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Before of a new file: got %v, want fs.ErrNotExist", err)
+	}
+	for _, path := range []string{"", "/", "a/", "/a", "../x", "a/../b", "a//b", "a\x00b", ".", strings.Repeat("x", maxPath+1)} {
+		if _, _, err := c.Before(ctx, tree, path, mark); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("Before of %.20q: got %v, want fs.ErrInvalid", path, err)
+		}
+	}
+	if err := errors.Join(c.Flush(ctx, tree.String()), c.Flush(ctx, "")); err != nil {
+		t.Errorf("Flush: %v", err)
+	}
+	want(t, "flushed", fmt.Sprintf("%q", in.fs.flushed), `["acme/members/ann/" ""]`)
+	status, err := c.Status(ctx)
+	if err != nil || !strings.Contains(string(status), `"dirty_files":3`) {
+		t.Errorf("Status: got %s, %v", status, err)
+	}
+	if err := c.RemoveTree(ctx, tree); err != nil {
+		t.Errorf("RemoveTree: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(in.host.FSDir(), "acme/members/ann")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the tree is still there: %v", err)
+	}
+}
+
+func TestChangesArrive(t *testing.T) {
+	in := newInstallation(t)
+	in.fs.publish("old", 0)
+	s, err := in.client.Changes(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.fs.publish("new", 0)
+	changes, err := s.Next(t.Context())
+	if err != nil || len(changes) != 1 || changes[0].Path != "new" || changes[0].Seq != 2 || s.Epoch() != "e1" {
+		t.Errorf("Next: got %+v of epoch %q, %v; want the new change", changes, s.Epoch(), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Next that is cancelled: got %v, want context.Canceled", err)
+	}
+	s.Close()
+	eventually(t, "the end of the stream in the server", func() bool { return in.fs.openReaders() == 0 })
+
+	s, err = in.client.Changes(t.Context(), "e1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if changes, err := s.Next(t.Context()); err != nil || len(changes) != 2 {
+		t.Errorf("Next after a resume: got %+v, %v; want both", changes, err)
+	}
+	if _, err := in.client.Changes(t.Context(), "e0", 1); !errors.Is(err, ErrReset) {
+		t.Errorf("Changes of another epoch: got %v, want ErrReset", err)
+	}
+	in.fs.publish("x", 3)
+	late, err := in.client.Changes(t.Context(), "e1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	if _, err := late.Next(t.Context()); !errors.Is(err, ErrReset) {
+		t.Errorf("Next behind what is kept: got %v, want ErrReset", err)
+	}
+}
+
+func TestMountdAway(t *testing.T) {
+	c := NewClient(filepath.Join(t.TempDir(), "none.sock"), testToken)
+	if _, err := c.NewSlot(t.Context()); !errors.Is(err, berth.ErrUnavailable) {
+		t.Errorf("NewSlot: got %v, want ErrUnavailable", err)
+	}
+	if _, err := c.Changes(t.Context(), "", 0); !errors.Is(err, berth.ErrUnavailable) {
+		t.Errorf("Changes: got %v, want ErrUnavailable", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.NewSlot(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("NewSlot with an ended context: got %v, want context.Canceled", err)
+	}
+}
+
+func TestTokenIsNeeded(t *testing.T) {
+	in := newInstallation(t)
+	for _, token := range []string{"", "wrong", testToken + "x", testToken[:5]} {
+		c := NewClient(in.socket, token)
+		if _, err := c.NewSlot(t.Context()); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("token %q: got %v, want fs.ErrPermission", token, err)
+		}
+		c.Close()
+	}
+	err := (&Server{}).Serve(t.Context(), in.socket+"2", func() error { return nil })
+	if !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("Serve without a token: got %v, want fs.ErrInvalid", err)
+	}
+}
+
+// TestPeerIsChecked connects as other users would who got hold of the socket.
+func TestPeerIsChecked(t *testing.T) {
+	in := newInstallation(t)
+	var st unix.Stat_t
+	if err := unix.Stat(in.socket, &st); err != nil || st.Mode&0o777 != 0o600 || st.Uid != gatewayUID {
+		t.Errorf("socket: got mode %o of %d (%v), want 600 of %d", st.Mode&0o777, st.Uid, err, gatewayUID)
+	}
+	if err := errors.Join(os.Chmod(in.socket, 0o666), os.Chmod(filepath.Dir(in.socket), 0o711),
+		os.Chmod(filepath.Dir(filepath.Dir(in.socket)), 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	for uid, served := range map[int]bool{0: true, gatewayUID: true, machineUID: false, 65534: false} {
+		cmd := rerun(roleDial, in.socket)
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+		err := cmd.Run()
+		if (err == nil) != served {
+			t.Errorf("user %d: got %v, want served %v", uid, err, served)
+		}
+	}
+}
+
+// dialOnce asks for a slot on a socket.
+func dialOnce(socket string) error {
+	_, err := NewClient(socket, testToken).Slots(context.Background())
+	return err
+}
+
+// rawRequest sends bytes as a request's body.
+func rawRequest(t *testing.T, in *installation, path string, body io.Reader) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://mountd"+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+testToken)
+	resp, err := in.client.http.Do(req)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	return resp.StatusCode, string(data)
+}
+
+func TestMalformedRequests(t *testing.T) {
+	in := newInstallation(t)
+	for _, tc := range []struct {
+		path, body string
+		status     int
+	}{
+		{pathSlotsNew, "", 400},
+		{pathSlotsNew, "nonsense", 400},
+		{pathSlotsNew, "{} {}", 400},
+		{pathSlotsNew, `{"x":1}`, 400},
+		{pathSlotsNew, "[]", 400},
+		{pathSlotsRelease, `{"slot":"../x"}`, 400},
+		{pathSlotsRelease, `{"slot":1}`, 400},
+		{pathSlotsMount, `{"slot":"s1","view":{"home":"/etc"}}`, 400},
+		{pathTreesAttach, `{"tree":"../../etc"}`, 400},
+		{pathTreesAttach, `{"tree":"acme/members/ann/x"}`, 400},
+		{pathTreesRemove, `{"tree":""}`, 400},
+		{pathTreesFlush, `{"tree":"/"}`, 400},
+		{pathCheckpoint, `{"trees":[]}`, 400},
+		{pathCheckpoint, `{"trees":["acme/shared","acme"]}`, 400},
+		{pathBefore, `{"tree":"acme/shared","path":"../x","checkpoint":1}`, 400},
+		{pathBefore, `{"tree":"acme/shared","path":"x","checkpoint":-1}`, 400},
+		{pathChanges, `{"epoch":"e9","since":1}`, 410},
+		{pathRecordsPut, `{"key":"a","version":"","value":1} x`, 400},
+		{"/v1/nothing", `{}`, 404},
+	} {
+		status, body := rawRequest(t, in, tc.path, strings.NewReader(tc.body))
+		if status != tc.status {
+			t.Errorf("%s %s: got status %d %s, want %d", tc.path, tc.body, status, body, tc.status)
+		}
+	}
+	status, _ := rawRequest(t, in, pathRecordsPut, io.LimitReader(zeros{}, 1<<30))
+	if status != http.StatusBadRequest {
+		t.Errorf("a body of 1 GiB: got status %d, want 400", status)
+	}
+	if status, _ := rawRequest(t, in, pathStatus, bytes.NewReader([]byte("{}"))); status != 200 {
+		t.Errorf("afterwards: got status %d, want 200", status)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// A caller that sends nothing more does not hold a request open for ever, and
+// Serve ends with one open.
+func TestServeEndsWithOpenConnections(t *testing.T) {
+	in := newInstallation(t)
+	conn, err := net.Dial("unix", in.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", pathStatus, testToken)
+	s, err := in.client.Changes(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+}

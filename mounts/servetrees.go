@@ -1,0 +1,182 @@
+package mounts
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"berth"
+)
+
+// idleTime is after how long a stream of changes sends an empty line.
+const idleTime = 10 * time.Second
+
+func (s *Server) attachTree(ctx context.Context, q treeMessage) (noneMessage, error) {
+	t, err := berth.ParseTree(q.Tree)
+	if err == nil {
+		err = s.FileSystem.AttachTree(ctx, t, mountPoints(t)...)
+	}
+	return noneMessage{}, err
+}
+
+func (s *Server) removeTree(ctx context.Context, q treeMessage) (noneMessage, error) {
+	t, err := berth.ParseTree(q.Tree)
+	if err == nil {
+		err = s.FileSystem.RemoveTree(ctx, t)
+	}
+	return noneMessage{}, err
+}
+
+func (s *Server) flush(ctx context.Context, q treeMessage) (noneMessage, error) {
+	prefix := ""
+	if q.Tree != "" {
+		t, err := berth.ParseTree(q.Tree)
+		if err != nil {
+			return noneMessage{}, err
+		}
+		prefix = t.Prefix()
+	}
+	return noneMessage{}, s.FileSystem.Flush(ctx, prefix)
+}
+
+func (s *Server) checkpoint(ctx context.Context, q treesMessage) (checkpointMessage, error) {
+	trees, err := parseTrees(q.Trees)
+	if err != nil {
+		return checkpointMessage{}, err
+	}
+	n, err := s.FileSystem.Checkpoint(ctx, trees)
+	return checkpointMessage{n}, err
+}
+
+// A statusMessage is what Client.Status returns as JSON.
+type statusMessage struct {
+	FileSystem any  `json:"file_system"`
+	Slots      int  `json:"slots"`
+	Claimed    int  `json:"claimed"` // slots with a view
+	IDMapped   bool `json:"id_mapped"`
+	Records    int  `json:"records"`
+}
+
+func (s *Server) status(ctx context.Context, _ noneMessage) (statusMessage, error) {
+	infos, err := s.Host.Slots(ctx)
+	if err != nil {
+		return statusMessage{}, err
+	}
+	st := statusMessage{FileSystem: s.FileSystem.Status(), Slots: len(infos), IDMapped: s.Host.IDMapped(), Records: s.Records.count()}
+	for _, i := range infos {
+		if i.View != nil {
+			st.Claimed++
+		}
+	}
+	return st, nil
+}
+
+func (s *Server) getRecord(ctx context.Context, q recordMessage) (berth.Record, error) {
+	return s.Records.Get(ctx, q.Key)
+}
+
+func (s *Server) putRecord(ctx context.Context, q berth.Record) (versionMessage, error) {
+	version, err := s.Records.Put(ctx, q)
+	return versionMessage{version}, err
+}
+
+func (s *Server) deleteRecord(ctx context.Context, q recordMessage) (noneMessage, error) {
+	return noneMessage{}, s.Records.Delete(ctx, q.Key, q.Version)
+}
+
+func (s *Server) listRecords(_ context.Context, q listMessage) (recordsMessage, error) {
+	recs, more, err := s.Records.listAfter(q.Prefix, q.After, listPageBytes)
+	return recordsMessage{recs, more}, err
+}
+
+// before sends the content of a file as it was at a checkpoint.
+func (s *Server) before(w http.ResponseWriter, r *http.Request) error {
+	var q beforeMessage
+	if err := s.request(w, r, &q); err != nil {
+		return err
+	}
+	t, err := berth.ParseTree(q.Tree)
+	if err == nil {
+		err = checkPath(q.Path)
+	}
+	if err != nil {
+		return err
+	}
+	body, size, err := s.FileSystem.Before(r.Context(), t, q.Path, q.Checkpoint)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	out := slowWriter{w, http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+	w.WriteHeader(http.StatusOK)
+	if _, err := io.CopyN(out, body, size); err != nil && r.Context().Err() == nil {
+		// The length announced tells the reader that there should have been more.
+		s.Logger.Warn("Cannot send an earlier content", "tree", q.Tree, "path", q.Path, "cause", err)
+	}
+	return nil
+}
+
+// A slowWriter gives the reader time for each piece, not for the whole.
+type slowWriter struct {
+	w       io.Writer
+	control *http.ResponseController
+}
+
+func (w slowWriter) Write(p []byte) (int, error) {
+	w.control.SetWriteDeadline(time.Now().Add(writeTime))
+	return w.w.Write(p)
+}
+
+// changes sends what changes until the reader goes away or has missed some.
+func (s *Server) changes(w http.ResponseWriter, r *http.Request) error {
+	var q changesMessage
+	if err := s.request(w, r, &q); err != nil {
+		return err
+	}
+	since := q.Since
+	if q.Epoch == "" {
+		since = FromNow
+	}
+	sub := s.FileSystem.Changes(since)
+	defer sub.Close()
+	if q.Epoch != "" && q.Epoch != sub.Epoch() {
+		return ErrReset
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	line := changesLine{Epoch: sub.Epoch()}
+	for {
+		if err := sendLine(w, line); err != nil || line.Reset {
+			return nil // the reader has gone, or must come again
+		}
+		line = changesLine{}
+		wait, cancel := context.WithTimeout(r.Context(), idleTime)
+		changes, err := sub.Next(wait)
+		idle := wait.Err() != nil && r.Context().Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			line.Changes = changes
+		case errors.Is(err, ErrReset):
+			line.Reset = true
+		case !idle:
+			return nil // the end of this process, or of the reader
+		}
+	}
+}
+
+func sendLine(w http.ResponseWriter, line changesLine) error {
+	data, err := encode(line)
+	if err != nil {
+		return err
+	}
+	control := http.NewResponseController(w)
+	if _, err := (slowWriter{w, control}).Write(data); err != nil {
+		return err
+	}
+	return control.Flush()
+}
