@@ -29,13 +29,15 @@ install_packages() {
 		return
 	fi
 	have apt-get || fail "packages are missing (${missing[*]}) and this is no Debian machine" "install them with the system's own tools"
-	say "installing ${missing[*]}"
+	local log=/var/log/berth-install.log
+	say "installing ${missing[*]} (log: $log)"
 	export DEBIAN_FRONTEND=noninteractive
 	# Another apt may be at work on a machine that has just started.
-	local options=(-o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
-	apt-get "${options[@]}" update -qq || fail "apt-get update did not succeed" "look at its message above: the network or /etc/apt/sources.list"
-	apt-get "${options[@]}" install -y -qq --no-install-recommends "${missing[@]}" >&2 ||
-		fail "apt-get could not install ${missing[*]}" "look at its message above"
+	local apt=(apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+	"${apt[@]}" update >>"$log" 2>&1 ||
+		fail "apt-get update did not succeed: $(tail -n 1 "$log")" "look at $log: the network, or the sources in /etc/apt"
+	"${apt[@]}" install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1 ||
+		fail "apt-get could not install them: $(grep '^E:' "$log" | tail -n 1)" "look at $log"
 }
 
 # The kernel's FUSE device may be there without its node, as in a bare container.
