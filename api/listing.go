@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"time"
@@ -102,11 +101,16 @@ func listPage(ctx context.Context, root *os.Root, dir *os.File, base, after stri
 		names = names[:limit]
 		page.Next = base64.RawURLEncoding.EncodeToString([]byte(names[limit-1]))
 	}
+	here, err := root.OpenRoot(base) // so that each name is one step away
+	if err != nil {
+		return page, err
+	}
+	defer here.Close()
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return page, context.Cause(ctx)
 		}
-		entry, err := entryOf(root, path.Join(base, name), name)
+		entry, err := entryOf(here, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since it was read
 		} else if err != nil {
@@ -117,8 +121,8 @@ func listPage(ctx context.Context, root *os.Root, dir *os.File, base, after stri
 	return page, ctx.Err()
 }
 
-func entryOf(root *os.Root, full, name string) (entryAnswer, error) {
-	info, err := root.Lstat(full)
+func entryOf(dir *os.Root, name string) (entryAnswer, error) {
+	info, err := dir.Lstat(name)
 	if err != nil {
 		return entryAnswer{}, err
 	}
@@ -130,7 +134,7 @@ func entryOf(root *os.Root, full, name string) (entryAnswer, error) {
 		e.NameBytes = []byte(name)
 	}
 	if e.Kind == berth.KindSymlink {
-		if e.Target, err = root.Readlink(full); errors.Is(err, fs.ErrInvalid) {
+		if e.Target, err = dir.Readlink(name); errors.Is(err, fs.ErrInvalid) {
 			err = nil // replaced since: it is no link any more
 		}
 	}
