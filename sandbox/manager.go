@@ -27,6 +27,7 @@ type Options struct {
 	MaxCalls     int                            // calls of one machine at once; 0 is 32
 	Idle         func(berth.View) time.Duration // how long without a call until the machine is stopped; 0 or nil is never
 	FlushTimeout time.Duration                  // how long a stop waits for uploads; 0 is 60 s
+	AgentTimeout time.Duration                  // how long a new container's agent may take to dial; 0 is 15 s
 	Logger       *slog.Logger
 }
 
@@ -85,6 +86,9 @@ func New(o Options) *Manager {
 	}
 	if o.FlushTimeout == 0 {
 		o.FlushTimeout = time.Minute
+	}
+	if o.AgentTimeout == 0 {
+		o.AgentTimeout = 15 * time.Second
 	}
 	if o.Idle == nil {
 		o.Idle = func(berth.View) time.Duration { return 0 }

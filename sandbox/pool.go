@@ -98,7 +98,10 @@ func (p *pool) create(ctx context.Context) (*box, error) {
 		return nil, fmt.Errorf("cannot make container: %w", err)
 	}
 	l.expect(c.InitPID)
-	if _, err := l.wait(ctx); err != nil {
+	wait, cancel := context.WithTimeoutCause(ctx, p.o.AgentTimeout,
+		fmt.Errorf("it did not dial within %v: %w", p.o.AgentTimeout, berth.ErrUnavailable))
+	defer cancel()
+	if _, err := l.wait(wait); err != nil {
 		p.clean(slot, l)
 		return nil, err
 	}

@@ -80,10 +80,11 @@ func TestOtherInstallationsMachineIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestTwoManagersOneMachine starts one machine through two managers at once.
-func TestTwoManagersOneMachine(t *testing.T) {
-	w := newWorld(t)
-	m1, m2 := w.manager(t, nil), w.manager(t, nil)
+// TestTwoGatewaysOneMachine starts one machine through two gateways at once.
+func TestTwoGatewaysOneMachine(t *testing.T) {
+	w1, w2 := newWorld(t), newWorld(t)
+	w2.provider.Installation, w2.records = "other", w1.records
+	m1, m2 := w1.manager(t, nil), w2.manager(t, nil)
 	v := memberView("ann", "c1")
 	errs := make(chan error, 2)
 	for _, m := range []*sandbox.Manager{m1, m2} {
@@ -97,7 +98,7 @@ func TestTwoManagersOneMachine(t *testing.T) {
 	n1, _ := m1.Counts()
 	n2, _ := m2.Counts()
 	if n1+n2 != 1 {
-		t.Errorf("%d machines run after two managers started one, want 1", n1+n2)
+		t.Errorf("%d machines run after two gateways started one, want 1", n1+n2)
 	}
 }
 

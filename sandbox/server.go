@@ -53,7 +53,7 @@ func (s *Server) Serve(ctx context.Context, socket string, ready func() error) e
 		return fmt.Errorf("cannot give socket to gateway: %w", err)
 	}
 	server := &http.Server{
-		Handler: s.guard(s.routes()), ConnContext: withPeer, MaxHeaderBytes: 16 << 10,
+		Handler: s.Handler(), ConnContext: withPeer, MaxHeaderBytes: 16 << 10,
 		ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
@@ -85,10 +85,19 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 		return ctx
 	}
 	if cred, err := peerCred(uc); err == nil {
-		ctx = context.WithValue(ctx, peerKey{}, int(cred.Uid))
+		ctx = WithPeerUID(ctx, int(cred.Uid))
 	}
 	return ctx
 }
+
+// WithPeerUID returns the context of a request that a user makes. Serve does
+// this for each connection.
+func WithPeerUID(ctx context.Context, uid int) context.Context {
+	return context.WithValue(ctx, peerKey{}, uid)
+}
+
+// Handler answers the socket's requests, of which Serve has found out the user.
+func (s *Server) Handler() http.Handler { return s.guard(s.routes()) }
 
 // peerCred returns who is at the other end of a connection.
 func peerCred(c *net.UnixConn) (*unix.Ucred, error) {

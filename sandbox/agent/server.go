@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -40,6 +41,7 @@ func Serve(ctx context.Context, o Options) error {
 		go cmds.reapOrphans(ctx)
 	}
 	server := &http2.Server{MaxConcurrentStreams: 256}
+	base := &http.Server{ErrorLog: log.New(io.Discard, "", 0)} // there is nobody to read it
 	handler := routes(cmds)
 	pause := time.Duration(0)
 	for {
@@ -55,7 +57,7 @@ func Serve(ctx context.Context, o Options) error {
 		}
 		pause = 5 * time.Millisecond
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
-		server.ServeConn(conn, &http2.ServeConnOpts{Context: ctx, Handler: handler})
+		server.ServeConn(conn, &http2.ServeConnOpts{Context: ctx, Handler: handler, BaseConfig: base})
 		stop()
 		conn.Close()
 	}

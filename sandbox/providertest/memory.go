@@ -32,6 +32,8 @@ type Memory struct {
 	// Serve is the agent of containers that are made from now on; agent.Serve
 	// unless a test wants one that lies.
 	Serve func(context.Context, agent.Options) error
+	// Installation is what Info calls this installation.
+	Installation string
 
 	slotsDir string
 
@@ -49,7 +51,7 @@ type memoryContainer struct {
 
 // NewMemory returns a provider for the slots below slotsDir.
 func NewMemory(slotsDir string) *Memory {
-	return &Memory{Serve: agent.Serve, slotsDir: slotsDir, containers: map[berth.ID]*memoryContainer{}}
+	return &Memory{Serve: agent.Serve, Installation: "memory", slotsDir: slotsDir, containers: map[berth.ID]*memoryContainer{}}
 }
 
 // SetDown makes every method fail with err, or work again with nil.
@@ -80,7 +82,7 @@ func (p *Memory) Kill(slot berth.ID) {
 func (p *Memory) Info(context.Context) (sandbox.Info, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return sandbox.Info{Installation: "memory", Image: "memory", Missing: []string{"everything"}}, p.down
+	return sandbox.Info{Installation: p.Installation, Image: "memory", Missing: []string{"everything"}}, p.down
 }
 
 // Create implements sandbox.Provider.
