@@ -274,3 +274,18 @@ func splitSnapName(name string) (ino index.Ino, gen uint64, ok bool) {
 	gen, err2 := strconv.ParseUint(b, 10, 64)
 	return index.Ino(n), gen, ok && err1 == nil && err2 == nil
 }
+
+// SetMtime sets the modification time, Unix nanoseconds, of an inode's content
+// file: through a descriptor of it if open is not nil, as a file that lost its
+// name needs.
+func (c *Cache) SetMtime(ino index.Ino, open *os.File, mtime int64) error {
+	path := c.Path(ino)
+	if open != nil {
+		path = "/proc/self/fd/" + strconv.Itoa(int(open.Fd()))
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(mtime)}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, times, 0); err != nil {
+		return &fs.PathError{Op: "utimes", Path: c.Path(ino), Err: err}
+	}
+	return nil
+}

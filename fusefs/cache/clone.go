@@ -87,36 +87,18 @@ func copyRange(src, dst *os.File, from, to int64) error {
 	return nil
 }
 
-// Snapshot freezes the present content of an inode as that of a generation, under
-// which OpenGen finds it. A snapshot that is already there is replaced.
-func (c *Cache) Snapshot(src *os.File, ino index.Ino, gen uint64) (Stat, error) {
+// Snapshot freezes the present content of an inode's open content file as that
+// of a generation. A snapshot that is already there is replaced.
+func (c *Cache) Snapshot(src *os.File, ino index.Ino, gen uint64) error {
 	temp, err := c.Temp()
 	if err != nil {
-		return Stat{}, err
+		return err
 	}
 	if err := c.CloneFile(src, temp); err != nil {
 		discard(temp)
-		return Stat{}, err
+		return err
 	}
-	st, err := StatFile(temp)
-	if err != nil {
-		discard(temp)
-		return Stat{}, err
-	}
-	return st, c.place(temp, filepath.Join(c.dir, snapDir, snapName(ino, gen)))
-}
-
-// OpenGen opens for reading the content to upload for a generation of an inode:
-// the generation's snapshot if there is one, else the content file. In the second
-// case it is for the caller to see that the file has not been written to since
-// the generation settled.
-func (c *Cache) OpenGen(ino index.Ino, gen uint64) (f *os.File, snapshot bool, err error) {
-	f, err = openFile(filepath.Join(c.dir, snapDir, snapName(ino, gen)), os.O_RDONLY)
-	if err == nil {
-		return f, true, nil
-	}
-	f, err = c.Open(ino, os.O_RDONLY)
-	return f, false, err
+	return c.place(temp, c.SnapshotPath(ino, gen))
 }
 
 // RemoveSnapshots removes the snapshots of an inode up to a generation, as when
@@ -132,7 +114,7 @@ func (c *Cache) RemoveSnapshots(ino index.Ino, upTo uint64) error {
 
 // RemoveSnapshot removes one snapshot; that there is none is no error.
 func (c *Cache) RemoveSnapshot(ino index.Ino, gen uint64) error {
-	return removeFile(filepath.Join(c.dir, snapDir, snapName(ino, gen)))
+	return removeFile(c.SnapshotPath(ino, gen))
 }
 
 // EachSnapshot calls f for each snapshot until f returns an error.
@@ -149,4 +131,15 @@ func (c *Cache) EachSnapshot(f func(ino index.Ino, gen uint64) error) error {
 		}
 	}
 	return nil
+}
+
+// SnapshotPath returns where the snapshot of a generation is or would be.
+func (c *Cache) SnapshotPath(ino index.Ino, gen uint64) string {
+	return filepath.Join(c.dir, snapDir, snapName(ino, gen))
+}
+
+// HasSnapshot says whether there is one.
+func (c *Cache) HasSnapshot(ino index.Ino, gen uint64) bool {
+	_, err := os.Lstat(c.SnapshotPath(ino, gen))
+	return err == nil
 }

@@ -1,0 +1,171 @@
+package fusefs
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"berth/fusefs/cache"
+	"berth/fusefs/index"
+)
+
+// An unsyncedSet has the inodes whose new content took the place of old content
+// by a rename and may not be on disk yet. It is synced before the index is, so
+// that the rename is not durable before the bytes are.
+type unsyncedSet struct {
+	mu   sync.Mutex // protects inos
+	inos map[index.Ino]bool
+}
+
+func (s *unsyncedSet) init() { s.inos = make(map[index.Ino]bool) }
+
+func (s *unsyncedSet) add(ino index.Ino) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inos[ino] = true
+}
+
+func (s *unsyncedSet) take() []index.Ino {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]index.Ino, 0, len(s.inos))
+	for ino := range s.inos {
+		out = append(out, ino)
+	}
+	clear(s.inos)
+	return out
+}
+
+// contentFirst is called before a file takes the place of another: its bytes go
+// to the disk ahead of the name.
+func (f *FS) contentFirst(ino index.Ino) {
+	file, err := f.cache.Open(ino, unix.O_RDONLY)
+	if err != nil {
+		return // only in the bucket, which is safe
+	}
+	defer file.Close()
+	cache.StartWriteOut(file)
+	f.unsynced.add(ino)
+}
+
+// syncIndex makes all names and attributes safe from power loss, after the
+// content that they may have put in the place of other content.
+func (f *FS) syncIndex() error {
+	for _, ino := range f.unsynced.take() {
+		file, err := f.cache.Open(ino, unix.O_RDONLY)
+		if err != nil {
+			continue // removed since
+		}
+		err = fdatasync(file)
+		file.Close()
+		if err != nil {
+			f.unsynced.add(ino)
+			return err
+		}
+	}
+	return f.db.Sync()
+}
+
+// Fsync serves fsync(2) and fdatasync(2): content, attributes and name.
+func (r *rawFS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	f := r.fs
+	err := f.withOpen(index.Ino(in.NodeId), func(o *openFile) error {
+		o.mu.Lock()
+		file := o.r
+		o.mu.Unlock()
+		if file == nil {
+			return nil
+		}
+		return fdatasync(file)
+	})
+	if err == nil {
+		err = f.syncIndex()
+	}
+	return f.statusOf("fsync", in.NodeId, err)
+}
+
+// withOpen runs do with the openFile of an inode that the caller has open.
+func (f *FS) withOpen(ino index.Ino, do func(o *openFile) error) error {
+	o := f.opens.peek(ino)
+	if o == nil {
+		return syscall.EBADF
+	}
+	defer f.opens.put(o, 1)
+	return do(o)
+}
+
+// Fallocate serves fallocate(2).
+func (r *rawFS) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
+	err := r.fs.withWriter(callerOf(cancel, &in.InHeader), index.Ino(in.NodeId), false, func(o *openFile, fd int) error {
+		return ignoringEINTR(func() error { return unix.Fallocate(fd, in.Mode, int64(in.Offset), int64(in.Length)) })
+	})
+	return r.fs.statusOf("fallocate", in.NodeId, err)
+}
+
+// Lseek serves SEEK_DATA and SEEK_HOLE.
+func (r *rawFS) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+	f := r.fs
+	if in.Whence != unix.SEEK_DATA && in.Whence != unix.SEEK_HOLE {
+		return fuse.EINVAL
+	}
+	err := f.withOpen(index.Ino(in.NodeId), func(o *openFile) error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.r == nil {
+			return syscall.EBADF
+		}
+		off, err := unix.Seek(int(o.r.Fd()), int64(in.Offset), int(in.Whence))
+		out.Offset = uint64(off)
+		return err
+	})
+	return f.statusOf("lseek", in.NodeId, err)
+}
+
+// CopyFileRange serves copy_file_range(2) within this file system.
+func (r *rawFS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
+	f := r.fs
+	var src int
+	err := f.withOpen(index.Ino(in.NodeId), func(o *openFile) error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.r == nil {
+			return syscall.EBADF
+		}
+		// A copy, since the destination may be the same openFile and the lock must
+		// not be held over both.
+		fd, err := unix.FcntlInt(o.r.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		src = fd
+		return err
+	})
+	if err != nil {
+		return 0, f.statusOf("copy_file_range", in.NodeId, err)
+	}
+	defer unix.Close(src)
+	var copied int
+	err = f.withWriter(callerOf(cancel, &in.InHeader), index.Ino(in.NodeIdOut), false, func(o *openFile, fd int) error {
+		from, to := int64(in.OffIn), int64(in.OffOut)
+		return ignoringEINTR(func() (err error) {
+			copied, err = unix.CopyFileRange(src, &from, fd, &to, int(min(in.Len, 1<<30)), 0)
+			return err
+		})
+	})
+	if errors.Is(err, syscall.EXDEV) {
+		err = syscall.EOPNOTSUPP // the kernel then copies through memory
+	}
+	return uint32(copied), f.statusOf("copy_file_range", in.NodeId, err)
+}
+
+// Flush is refused for good: close(2) need not wait, since the open mark was
+// journalled at open.
+func (r *rawFS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
+
+func ignoringEINTR(do func() error) error {
+	for {
+		if err := do(); err != unix.EINTR {
+			return err
+		}
+	}
+}

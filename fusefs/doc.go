@@ -1,0 +1,37 @@
+// Package fusefs projects a bucket of plain objects as an ordinary directory at
+// the speed of a local disk. It is the only importer of go-fuse.
+//
+// Terms. The index (package index) is the namespace; the cache (package cache)
+// holds content; sync (package sync) makes the bucket follow and brings in what
+// others changed there. An inode's number is the kernel's nodeid too, so nothing
+// is kept in memory for an inode that is merely known. A file is open for
+// writing from the first writable open until it has settled: no writable
+// descriptor or mapping of its content file is left in the system. A synthetic
+// node is a directory that only this process knows: the way to a tree and the
+// places inside a tree that something is mounted on.
+//
+// Model. An operation that changes names or attributes is one batch of the index,
+// in the kernel's hands before the answer. Content is read and written by the
+// kernel itself where passthrough is possible (kernel 6.9, the cache not on
+// overlayfs), else through this process, with the same meaning; one inode keeps
+// one of the two ways while it is open. Nothing waits for the store but what
+// needs bytes or names that are not here yet.
+//
+// Guarantees. When close(2) returns, the death of this process loses nothing of
+// what was written. When fsync(2) returns, content, attributes and name survive
+// a power cut. A directory is renamed in one step. Inode numbers are never used
+// again. No call fails with EINTR except for a caller that is being killed.
+//
+// Names. A name has at most 255 bytes, a key at most 1024 (ENAMETOOLONG); other
+// than UTF-8 is EILSEQ, since the store could not keep it. Link and rename
+// across trees are EXDEV.
+//
+// What is not there: device nodes (EPERM), access control lists and extended
+// attributes outside user.* (ENOTSUP), unnamed temporary files (EOPNOTSUPP),
+// access times (always the modification time), attributes of more than about one
+// KiB in total (ENOSPC). Locks are the kernel's: they hold between all users of
+// this mount and end there. Fifos and sockets stay on this host.
+//
+// Limits of history: what was set aside at a checkpoint is found under the path
+// it had then; a directory rename does not carry it along.
+package fusefs

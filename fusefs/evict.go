@@ -1,0 +1,161 @@
+package fusefs
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"berth/fusefs/cache"
+	"berth/fusefs/index"
+)
+
+const (
+	evictEvery = time.Minute
+	evictTo    = 0.9 // of the budget, so that not every minute has work
+)
+
+// evictLoop keeps the cache's content within its budget. Its first round also
+// removes content files without an inode, which a kill can leave.
+func (f *FS) evictLoop() error {
+	tick := time.NewTicker(evictEvery)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		if err := f.evict(first); err != nil {
+			f.log.Warn("Cannot look through the cache", "cause", err)
+		}
+		if err := f.pruneSaves(); err != nil {
+			f.log.Warn("Cannot remove old checkpoints", "cause", err)
+		}
+		select {
+		case <-f.ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// A cached is one content file as evict sees it.
+type cached struct {
+	ino index.Ino
+	st  cache.Stat
+}
+
+// evict removes clean content, what was read longest ago first, until the budget
+// is kept. Content that is not in the bucket yet is never removed.
+func (f *FS) evict(leftovers bool) error {
+	budget, err := f.budget()
+	if err != nil {
+		return err
+	}
+	var used int64
+	var files []cached
+	err = f.cache.Sweep(func(ino index.Ino, st cache.Stat) bool {
+		if leftovers && f.isLeftover(ino) {
+			return f.cache.Remove(ino) == nil
+		}
+		used += st.Used
+		files = append(files, cached{ino, st})
+		return f.ctx.Err() == nil
+	})
+	f.cacheUsed.Store(used)
+	if err != nil || used <= budget {
+		return err
+	}
+	slices.SortFunc(files, func(a, b cached) int {
+		return cmp.Compare(max(a.st.Atime, a.st.Mtime), max(b.st.Atime, b.st.Mtime))
+	})
+	for _, c := range files {
+		if used <= int64(float64(budget)*evictTo) || f.ctx.Err() != nil {
+			break
+		}
+		gone, err := f.evictOne(c.ino)
+		if err != nil {
+			return err
+		}
+		if gone {
+			used -= c.st.Used
+		}
+	}
+	f.cacheUsed.Store(used)
+	return nil
+}
+
+func (f *FS) budget() (int64, error) {
+	if f.opts.CacheBytes > 0 {
+		return f.opts.CacheBytes, nil
+	}
+	_, size, err := f.cache.Free()
+	return size / 2, err
+}
+
+// isLeftover says whether a content file has neither an inode nor a user.
+func (f *FS) isLeftover(ino index.Ino) bool {
+	if f.InUse(ino) || f.orphans.has(ino) {
+		return false
+	}
+	// A file is made before its inode: what is younger than this process may be
+	// on its way.
+	st, err := f.cache.Stat(ino)
+	if err != nil || st.Ctime > f.started.UnixNano() {
+		return false
+	}
+	_, err = f.db.Inode(ino)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// evictOne removes the content of an inode if all its names have it in the
+// bucket and nobody has it open.
+func (f *FS) evictOne(ino index.Ino) (bool, error) {
+	o := f.opens.get(ino)
+	defer f.opens.put(o, 1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.marked || o.inUseLocked() {
+		return false, nil
+	}
+	clean := false
+	err := f.db.Update(func(b *index.Batch) error {
+		n, err := f.db.Inode(ino)
+		if err != nil || n.Remote {
+			return ignoreNotExist(err)
+		}
+		if clean, err = f.stored(&n); err != nil || !clean {
+			return err
+		}
+		n.Remote = true
+		b.PutInode(n)
+		return nil
+	})
+	if err != nil || !clean {
+		return false, err
+	}
+	return true, f.cache.Remove(ino)
+}
+
+// stored says whether the present generation of a file is in the bucket under one
+// of its keys, and no upload of it is due.
+func (f *FS) stored(n *index.Inode) (bool, error) {
+	queued, err := f.db.Queued(n.Ino)
+	if err != nil || queued {
+		return false, err
+	}
+	holders, err := f.db.Holders(n.Ino)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range holders {
+		if r.Gen == n.Gen && r.ETag != "" && !r.Doomed && r.Intent.Gen == 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sync/errgroup"
+
+	"berth/fusefs/cache"
+	"berth/fusefs/index"
+	"berth/fusefs/object"
+	bucketsync "berth/fusefs/sync"
+)
+
+// Options say what to serve and where. StateDir, Store and Mountpoint are needed.
+type Options struct {
+	StateDir   string // index/ and cache/ are below it; one FS at a time
+	Store      object.Store
+	Mountpoint string // an existing directory outside StateDir
+
+	// WholeBucket makes the mount's root the root of the bucket. Without it the
+	// root is synthetic, and AttachTree makes trees appear.
+	WholeBucket bool
+
+	Owner *Owner // if set, every inode shows it and no other can be given; nil keeps owners
+
+	// Revalidate is how long what the store said may be believed. Zero means that
+	// everyone who writes to the bucket is known to this FS.
+	Revalidate time.Duration
+
+	NoPassthrough bool  // serve reads and writes through this process
+	IDMapped      bool  // allow id-mapped mounts of the mount (kernel 6.12)
+	CacheBytes    int64 // clean content is evicted above it; 0 = half of the volume's size
+	Debug         bool  // log each request
+
+	Logger *slog.Logger     // nil = slog.Default
+	Now    func() time.Time // the clock of attributes; nil = the kernel's
+}
+
+// An FS is a mounted file system. Open makes it, Close ends it.
+//
+// Lock order: openFile.mu, index.DB.Update, then any of the leaf locks below and
+// those of opens, synth, feed and notifier, none of which is held together with
+// another. Nothing waits for the store, or writes to the kernel, under a lock;
+// openFile.mu alone is held over work on the local disk.
+type FS struct {
+	opts  Options
+	log   *slog.Logger
+	now   func() time.Time
+	db    *index.DB
+	cache *cache.Cache
+	sync  *bucketsync.Syncer
+
+	server      *fuse.Server
+	passthrough atomic.Bool
+	started     time.Time
+
+	opens    openTable
+	dirs     dirTable
+	synth    synthTable
+	trees    treeTable
+	feed     *feed
+	notify   *notifier
+	orphans  orphanTable
+	saves    saveTable
+	unsynced unsyncedSet
+
+	attach    sync.Mutex   // makes AttachTree one at a time; taken before all others
+	cacheUsed atomic.Int64 // bytes of content files, as of the last look
+
+	ctx    context.Context // ends when Close begins to give up
+	cancel context.CancelCauseFunc
+	group  *errgroup.Group
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var errClosed = errors.New("the file system was closed")
+
+// Open opens the state directory, finishes what an earlier process left undone,
+// mounts, and serves until Close. A state directory that another process has
+// open is refused with an error matching fs.ErrExist. ctx bounds opening only.
+func Open(ctx context.Context, o Options) (*FS, error) {
+	f, err := newFS(o)
+	if err != nil {
+		return nil, err
+	}
+	if err = f.openSync(); err == nil {
+		err = f.recover()
+	}
+	if err == nil {
+		f.sync.Start()
+		err = f.mount()
+	}
+	if err != nil {
+		f.cancel(err)
+		return nil, errors.Join(err, f.group.Wait(), f.closeState(ctx))
+	}
+	f.group.Go(f.watch)
+	f.group.Go(f.evictLoop)
+	return f, nil
+}
+
+func newFS(o Options) (*FS, error) {
+	if err := checkDirs(o.StateDir, o.Mountpoint); err != nil {
+		return nil, err
+	}
+	f := &FS{opts: o, log: o.Logger, now: o.Now, started: time.Now()}
+	if f.log == nil {
+		f.log = slog.Default()
+	}
+	if f.now == nil {
+		f.now = coarseNow
+	}
+	var err error
+	if f.db, err = index.Open(filepath.Join(o.StateDir, "index"), f.log); err != nil {
+		return nil, err
+	}
+	if f.cache, err = cache.Open(filepath.Join(o.StateDir, "cache")); err != nil {
+		return nil, errors.Join(err, f.db.Close())
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	f.cancel = cancel
+	f.group, f.ctx = errgroup.WithContext(ctx)
+	f.opens.init()
+	f.dirs.init()
+	f.orphans.init()
+	f.unsynced.init()
+	if !o.WholeBucket {
+		f.synth.init()
+	}
+	f.feed = newFeed(feedSize)
+	f.notify = newNotifier()
+	if err := errors.Join(f.loadTrees(), f.loadSaves()); err != nil {
+		cancel(err)
+		return nil, errors.Join(err, f.db.Close())
+	}
+	return f, nil
+}
+
+// Close stops new work, uploads what is waiting until ctx ends, unmounts and
+// closes. What is not uploaded then stays journalled and goes on at the next
+// Open. It can be called more than once; later calls return the first result.
+func (f *FS) Close(ctx context.Context) error {
+	f.closeOnce.Do(func() { f.closeErr = f.close(ctx) })
+	return f.closeErr
+}
+
+func (f *FS) close(ctx context.Context) error {
+	err := f.unmount()
+	f.notify.close()
+	f.settleAll()
+	for _, ino := range f.orphans.numbers() { // of a kernel that will not tell any more
+		f.orphans.forget(ino)
+		f.endOrphan(ino)
+	}
+	f.cancel(errClosed)
+	f.feed.close()
+	if werr := f.group.Wait(); werr != nil && !errors.Is(werr, errClosed) && !errors.Is(werr, context.Canceled) {
+		err = errors.Join(err, werr)
+	}
+	return errors.Join(err, f.closeState(ctx))
+}
+
+// closeState ends sync and closes the index.
+func (f *FS) closeState(ctx context.Context) error {
+	var err error
+	if f.sync != nil {
+		f.sync.Close(ctx)
+	}
+	f.opens.closeAll()
+	if cerr := f.db.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("cannot close file system: %w", cerr))
+	}
+	return err
+}
+
+// Done is closed when the mount is gone, be it by Close or by someone else's
+// umount.
+func (f *FS) Done() <-chan struct{} { return f.notify.unmounted }
+
+// Passthrough says whether the kernel reads and writes content files itself.
+func (f *FS) Passthrough() bool { return f.passthrough.Load() }

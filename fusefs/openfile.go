@@ -1,0 +1,243 @@
+package fusefs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"berth/fusefs/cache"
+	"berth/fusefs/index"
+)
+
+// An openFile is a regular file that somebody has open, or that has not settled
+// since. There is at most one for an inode.
+type openFile struct {
+	ino  index.Ino
+	refs int // protected by openTable.mu: handles, a mark, and users under way
+
+	mu      sync.Mutex // protects the fields below, and the content file against change by two
+	readers int        // handles without and with write access
+	writers int
+	r       *os.File // the content file, for reading only; what the kernel has as backing file
+	w       *os.File // the same for writing, only while this process writes itself
+	backing int32    // backing id; used while through
+	through bool     // passthrough, fixed while r is open
+
+	marked bool           // may be written to: the index has base as its OpenMark, refs counts it
+	base   index.OpenMark // what an unchanged content file looks like
+	pace   pace           // of settling and snapshots
+}
+
+// An openTable has the openFile of each inode that has one.
+type openTable struct {
+	soon chan time.Duration // asks watch to look again before its time
+
+	mu    sync.Mutex // protects files, and refs in them
+	files map[index.Ino]*openFile
+}
+
+func (t *openTable) init() {
+	t.files = make(map[index.Ino]*openFile)
+	t.soon = make(chan time.Duration, 1)
+}
+
+// wake makes watch look again after a time. It never waits.
+func (t *openTable) wake(after time.Duration) {
+	select {
+	case t.soon <- after:
+	default: // watch has yet to take an earlier call, and then looks at all
+	}
+}
+
+// get returns the openFile of an inode, making it, and counts one user more.
+func (t *openTable) get(ino index.Ino) *openFile {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.files[ino]
+	if o == nil {
+		o = &openFile{ino: ino}
+		t.files[ino] = o
+	}
+	o.refs++
+	return o
+}
+
+// peek is get without making one; nil when there is none.
+func (t *openTable) peek(ino index.Ino) *openFile {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.files[ino]
+	if o != nil {
+		o.refs++
+	}
+	return o
+}
+
+// put ends n uses.
+func (t *openTable) put(o *openFile, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o.refs -= n; o.refs == 0 {
+		delete(t.files, o.ino)
+	}
+}
+
+// retain counts one user more of an openFile in use.
+func (t *openTable) retain(o *openFile) {
+	t.mu.Lock()
+	o.refs++
+	t.mu.Unlock()
+}
+
+// all returns the open files, each counted as used.
+func (t *openTable) all() []*openFile {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*openFile, 0, len(t.files))
+	for _, o := range t.files {
+		o.refs++
+		out = append(out, o)
+	}
+	return out
+}
+
+// closeAll closes what is left when nobody can ask any more.
+func (t *openTable) closeAll() {
+	for _, o := range t.all() {
+		o.mu.Lock()
+		o.closeFiles()
+		o.mu.Unlock()
+	}
+}
+
+func (o *openFile) closeFiles() {
+	for _, f := range []**os.File{&o.r, &o.w} {
+		if *f != nil {
+			(*f).Close()
+			*f = nil
+		}
+	}
+}
+
+// inUseLocked says whether a handle is open.
+func (o *openFile) inUseLocked() bool { return o.readers+o.writers > 0 }
+
+// openLocked opens the content file and fixes how it is served.
+func (f *FS) openLocked(o *openFile) error {
+	if o.r != nil {
+		return nil
+	}
+	r, err := f.cache.Open(o.ino, os.O_RDONLY)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return errStale
+		}
+		return err
+	}
+	o.r, o.through = r, false
+	if f.passthrough.Load() {
+		id, errno := f.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(r.Fd())})
+		if errno == 0 {
+			o.backing, o.through = id, true
+		} else {
+			// This inode goes through the daemon while it is open; others may do better.
+			f.log.Warn("Cannot register a backing file", "inode", o.ino, "cause", errno)
+		}
+	}
+	return nil
+}
+
+// closeLocked undoes openLocked when no handle is left. A file without a name
+// ends here.
+func (f *FS) closeLocked(o *openFile) {
+	if o.through {
+		f.server.UnregisterBackingFd(o.backing)
+		o.through = false
+	}
+	o.closeFiles()
+	f.endOrphanLocked(o)
+}
+
+// writableLocked returns the content file open for writing by this process. It
+// is closed with the last writer, or its descriptor would keep the file from
+// settling.
+func (f *FS) writableLocked(o *openFile) (*os.File, error) {
+	if o.w == nil {
+		w, err := f.cache.Open(o.ino, os.O_RDWR)
+		if err != nil {
+			return nil, err
+		}
+		o.w = w
+	}
+	return o.w, nil
+}
+
+// statLocked returns the attributes of the content file.
+func (f *FS) statLocked(o *openFile) (cache.Stat, error) {
+	if o.r != nil {
+		return cache.StatFile(o.r)
+	}
+	return f.cache.Stat(o.ino)
+}
+
+// changedSince says whether a content file was changed after its mark was made.
+func changedSince(m index.OpenMark, st cache.Stat) bool {
+	return m.Fresh || st.Size != m.Size || st.Mtime != m.Mtime
+}
+
+// current returns an inode as it is at this moment: of a file that is open for
+// writing size and times are those of its content file. live says that it is, so
+// that the kernel must ask each time.
+func (f *FS) current(ino index.Ino) (n index.Inode, live bool, err error) {
+	o := f.opens.peek(ino)
+	if o == nil {
+		// Read only now: what settled before has been committed.
+		n, err = f.inode(ino)
+		return n, false, err
+	}
+	defer f.opens.put(o, 1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n, err = f.inode(ino); err != nil || !o.marked {
+		return n, false, err
+	}
+	st, err := f.statLocked(o)
+	if err != nil {
+		return n, true, err
+	}
+	if changedSince(o.base, st) {
+		adoptStat(&n, st)
+	}
+	return n, true, nil
+}
+
+// adoptStat copies size and times of a changed content file to its inode.
+func adoptStat(n *index.Inode, st cache.Stat) {
+	n.Size, n.Mtime, n.Ctime = st.Size, st.Mtime, max(n.Ctime, st.Ctime)
+}
+
+// Busy says whether an inode is open for writing or has not settled since.
+func (f *FS) Busy(ino index.Ino) bool {
+	o := f.opens.peek(ino)
+	if o == nil {
+		return false
+	}
+	defer f.opens.put(o, 1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.marked
+}
+
+// fdatasync makes the content of a file safe from power loss.
+func fdatasync(file *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(file.Fd())); err != unix.EINTR {
+			return err
+		}
+	}
+}

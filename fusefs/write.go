@@ -1,0 +1,152 @@
+package fusefs
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/fusefs/cache"
+	"berth/fusefs/index"
+)
+
+// racy is how close to now a file's mtime may be before a later change could
+// leave it as it is: kernels before 6.13 give times in steps of a clock tick.
+const racy = 20 * time.Millisecond
+
+// beginWriteLocked makes an inode one that may be written to, which is journalled
+// before the caller gets to write. With trunc its content is thrown away. An
+// inode whose content is not here is errRemote, unless trunc is set.
+func (f *FS) beginWriteLocked(o *openFile, trunc bool) error {
+	if !o.marked {
+		if err := f.markLocked(o, trunc); err != nil {
+			return err
+		}
+	} else if trunc && !o.base.Fresh {
+		m := o.base
+		m.Fresh = true
+		if err := f.remarkLocked(o, m); err != nil {
+			return err
+		}
+	}
+	if !trunc {
+		return nil
+	}
+	w, err := f.writableLocked(o)
+	if err != nil {
+		return err
+	}
+	return w.Truncate(0)
+}
+
+func (f *FS) markLocked(o *openFile, trunc bool) error {
+	n, err := f.inode(o.ino)
+	if err != nil {
+		return err
+	}
+	if n.Remote && !trunc {
+		return errRemote
+	}
+	if err := f.setAsideLocked(o, &n); err != nil {
+		return err
+	}
+	m := index.OpenMark{Mtime: f.now().UnixNano(), Fresh: true}
+	if !n.Remote {
+		st, err := f.alignLocked(o, &n)
+		if err != nil {
+			return err
+		}
+		m = index.OpenMark{Size: st.Size, Mtime: st.Mtime, Ctime: st.Ctime}
+		m.Fresh = trunc && st.Size > 0 || f.now().UnixNano()-st.Mtime < int64(racy)
+	}
+	err = f.db.Update(func(b *index.Batch) error {
+		cur, err := f.db.Inode(o.ino)
+		if err != nil {
+			return nil // unlinked meanwhile: an orphan needs no journal
+		}
+		if cur.Remote {
+			if !trunc {
+				return errRemote
+			}
+			cur.Remote = false
+			b.PutInode(cur)
+		}
+		b.MarkOpen(o.ino, m)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	o.setMarked(f, m)
+	if !n.Remote {
+		return nil
+	}
+	file, err := f.cache.Create(o.ino)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// setMarked notes the mark of the index.
+func (o *openFile) setMarked(f *FS, m index.OpenMark) {
+	o.marked, o.base = true, m
+	o.pace = newPace(time.Now())
+	f.opens.retain(o)
+}
+
+// remarkLocked replaces the mark.
+func (f *FS) remarkLocked(o *openFile, m index.OpenMark) error {
+	err := f.db.Update(func(b *index.Batch) error {
+		if _, err := f.db.Inode(o.ino); err == nil {
+			b.MarkOpen(o.ino, m)
+		}
+		return nil
+	})
+	if err == nil {
+		o.base = m
+	}
+	return err
+}
+
+// alignLocked gives the content file the inode's mtime, if it has another as
+// after hydration, so that the content file's may be taken over at any later
+// time without the inode's going back.
+func (f *FS) alignLocked(o *openFile, n *index.Inode) (cache.Stat, error) {
+	st, err := f.statLocked(o)
+	if err != nil || st.Mtime == n.Mtime {
+		return st, err
+	}
+	if err := f.cache.SetMtime(o.ino, o.r, n.Mtime); err != nil {
+		return st, err
+	}
+	return f.statLocked(o)
+}
+
+// withWriter runs a change of content that this process makes on behalf of a
+// caller that may have no handle. It counts as a writer meanwhile.
+func (f *FS) withWriter(c caller, ino index.Ino, trunc bool, do func(o *openFile, fd int) error) error {
+	o := f.opens.get(ino)
+	defer f.opens.put(o, 1)
+	if err := f.lockLocal(c, o, trunc); err != nil {
+		return err
+	}
+	defer o.mu.Unlock()
+	if err := f.beginWriteLocked(o, trunc); err != nil {
+		return err
+	}
+	w, err := f.writableLocked(o)
+	if err == nil {
+		err = do(o, int(w.Fd()))
+	}
+	if o.writers == 0 {
+		f.settleLocked(o)
+	}
+	return err
+}
+
+// truncate gives a file another size.
+func (f *FS) truncate(c caller, ino index.Ino, size int64) error {
+	return f.withWriter(c, ino, size == 0, func(o *openFile, fd int) error {
+		return unix.Ftruncate(fd, size)
+	})
+}
