@@ -19,7 +19,7 @@
 // those nobody looks at, and Start puts fresh views under the dead ones in the
 // slots and takes those away, so that new opens by path work again in running
 // containers. STATE/slots itself is kept for that: a new bind mount would have
-// no containers behind it. Where it is gone (after Close, or a boot) no
+// no containers behind it. Where it is gone (after Unmount, or a boot) no
 // container can be reached through the old slots, and Prepare removes them.
 //
 // Records are objects .berth/records/KEY.json in the bucket, changed by

@@ -2,15 +2,14 @@ package mounts
 
 import (
 	"context"
-	"errors"
 	"io"
-	"math"
 
 	"berth"
+	"berth/fusefs"
 )
 
 // A FileSystem is the one that is mounted at STATE/fs. It can be used from many
-// goroutines. fusefs.FS is the real one; its errors are passed on.
+// goroutines. FUSE makes one of the real file system; its errors are passed on.
 type FileSystem interface {
 	Trees
 	History
@@ -35,31 +34,47 @@ type History interface {
 	// Checkpoint pins the contents of the trees' files and returns its number.
 	Checkpoint(ctx context.Context, trees []berth.Tree) (uint64, error)
 	// Before returns what a file held at a checkpoint and its size. A file that
-	// did not exist then is fs.ErrNotExist.
+	// did not exist then is fs.ErrNotExist; one of which nobody knows any more is
+	// ErrNotKept.
 	Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error)
 }
 
 // Feed is what the file system tells about itself.
 type Feed interface {
-	// Changes returns the changes behind a sequence number; FromNow is the latest.
+	// Changes returns the changes behind a sequence number; fusefs.FromNow is the
+	// latest.
 	Changes(since uint64) Subscription
 	// Status is what to show of the file system, for JSON.
 	Status() any
 }
 
-// FromNow stands for the latest sequence number.
-const FromNow = math.MaxUint64
-
-// A Subscription delivers changes in order. It is used by one goroutine.
+// A Subscription delivers changes in order. It is used by one goroutine and
+// needs no end.
 type Subscription interface {
 	// Epoch names the run of the sequence numbers.
 	Epoch() string
 	// Next waits for changes, of which it returns at least one. ErrReset says that
 	// some are lost.
 	Next(ctx context.Context) ([]berth.Change, error)
-	Close()
 }
 
 // ErrReset says that a reader of changes has missed some: what it knows must be
 // read again.
-var ErrReset = errors.New("changes were missed")
+var ErrReset = fusefs.ErrReset
+
+// ErrNotKept says that the content a file had at a checkpoint is not kept.
+var ErrNotKept = fusefs.ErrNotKept
+
+// FUSE makes a FileSystem of the real one.
+func FUSE(f *fusefs.FS) FileSystem { return fuseFS{f} }
+
+type fuseFS struct{ *fusefs.FS }
+
+func (f fuseFS) Changes(since uint64) Subscription { return f.FS.Changes(since) }
+
+func (f fuseFS) Status() any { return f.FS.Status() }
+
+func (f fuseFS) Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error) {
+	v, body, err := f.FS.Before(ctx, t, path, checkpoint)
+	return body, v.Size, err
+}

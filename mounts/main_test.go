@@ -145,14 +145,15 @@ func newHost(t *testing.T, o Options) *Host {
 
 func closeHost(t *testing.T, h *Host) {
 	t.Helper()
-	if err := h.Close(); err != nil {
-		t.Errorf("Close: %v", err)
+	if err := h.Unmount(); err != nil {
+		t.Errorf("Unmount: %v", err)
 	}
+	h.Close()
 	if err := unix.Unmount(filepath.Join(h.opts.State, fsName), unix.MNT_DETACH); err != nil {
 		t.Errorf("unmount fs: %v", err)
 	}
 	if left, err := mountsBelow(h.opts.State); err != nil || len(left) > 0 {
-		t.Errorf("mounts left after Close: %v, %v", left, err)
+		t.Errorf("mounts left after Unmount: %v, %v", left, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"berth"
+	"berth/fusefs"
 )
 
 // memFS is a FileSystem of plain directories, with its history and changes in
@@ -26,7 +27,7 @@ type memFS struct {
 	changes []berth.Change    // dense; the first may be later than 1
 	latest  uint64            // sequence number of the last change
 	wake    chan struct{}     // closed at the next change
-	readers int               // open subscriptions
+	readers int               // that wait
 }
 
 func newMemFS(root string) *memFS {
@@ -97,8 +98,7 @@ func (m *memFS) publish(path string, keep uint64) {
 func (m *memFS) Changes(since uint64) Subscription {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.readers++
-	if since == FromNow {
+	if since == fusefs.FromNow {
 		since = m.latest
 	}
 	return &memSubscription{m: m, at: since}
@@ -117,13 +117,15 @@ type memSubscription struct {
 
 func (s *memSubscription) Epoch() string { return s.m.epoch }
 
-func (s *memSubscription) Close() {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	s.m.readers--
+func (m *memFS) wait(readers int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.readers += readers
 }
 
 func (s *memSubscription) Next(ctx context.Context) ([]berth.Change, error) {
+	s.m.wait(+1)
+	defer s.m.wait(-1)
 	for {
 		s.m.mu.Lock()
 		wake, changes := s.m.wake, s.m.changes

@@ -137,7 +137,7 @@ func TestSlotsOfAnEarlierBootGo(t *testing.T) {
 	id := mustSlot(t, h)
 	mustMount(t, h, id, memberView)
 	ctl := filepath.Join(state, slotsName, string(id), "ctl")
-	h.closeFiles() // as if it had died, and then the host
+	h.Close() // as if it had died, and then the host
 	if err := os.WriteFile(filepath.Join(ctl, "agent.sock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

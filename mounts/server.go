@@ -20,7 +20,8 @@ import (
 )
 
 // A Server offers mounts, the file system's history and records to the gateway
-// on a unix socket. Set its fields before Serve; Token must not be empty.
+// on a unix socket. Set its fields before Serve; Token must not be empty. Without
+// a Host or Records the requests that need them do not exist.
 type Server struct {
 	Host       *Host
 	FileSystem FileSystem
@@ -190,23 +191,28 @@ func (s *Server) answer(w http.ResponseWriter, status int, v any) {
 type route func(http.ResponseWriter, *http.Request) error
 
 func (s *Server) routes() map[string]route {
-	return map[string]route{
-		pathSlotsNew:      call(s, s.newSlot),
-		pathSlotsMount:    call(s, s.mountView),
-		pathSlotsRelease:  call(s, s.releaseSlot),
-		pathSlotsList:     call(s, s.listSlots),
-		pathTreesAttach:   call(s, s.attachTree),
-		pathTreesRemove:   call(s, s.removeTree),
-		pathTreesFlush:    call(s, s.flush),
-		pathCheckpoint:    call(s, s.checkpoint),
-		pathStatus:        call(s, s.status),
-		pathRecordsGet:    call(s, s.getRecord),
-		pathRecordsList:   call(s, s.listRecords),
-		pathRecordsPut:    call(s, s.putRecord),
-		pathRecordsDelete: call(s, s.deleteRecord),
-		pathBefore:        s.before,
-		pathChanges:       s.changes,
+	routes := map[string]route{
+		pathTreesAttach: call(s, s.attachTree),
+		pathTreesRemove: call(s, s.removeTree),
+		pathTreesFlush:  call(s, s.flush),
+		pathCheckpoint:  call(s, s.checkpoint),
+		pathBefore:      s.before,
+		pathChanges:     s.changes,
+		pathStatus:      call(s, s.status),
 	}
+	if s.Host != nil {
+		routes[pathSlotsNew] = call(s, s.newSlot)
+		routes[pathSlotsMount] = call(s, s.mountView)
+		routes[pathSlotsRelease] = call(s, s.releaseSlot)
+		routes[pathSlotsList] = call(s, s.listSlots)
+	}
+	if s.Records != nil {
+		routes[pathRecordsGet] = call(s, s.getRecord)
+		routes[pathRecordsList] = call(s, s.listRecords)
+		routes[pathRecordsPut] = call(s, s.putRecord)
+		routes[pathRecordsDelete] = call(s, s.deleteRecord)
+	}
+	return routes
 }
 
 // call makes a route of a function from one document to another.

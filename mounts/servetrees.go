@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/fusefs"
 )
 
 // idleTime is after how long a stream of changes sends an empty line.
@@ -61,17 +62,21 @@ type statusMessage struct {
 }
 
 func (s *Server) status(ctx context.Context, _ noneMessage) (statusMessage, error) {
-	infos, err := s.Host.Slots(ctx)
-	if err != nil {
-		return statusMessage{}, err
+	st := statusMessage{FileSystem: s.FileSystem.Status()}
+	if s.Records != nil {
+		st.Records = s.Records.count()
 	}
-	st := statusMessage{FileSystem: s.FileSystem.Status(), Slots: len(infos), IDMapped: s.Host.IDMapped(), Records: s.Records.count()}
+	if s.Host == nil {
+		return st, nil
+	}
+	infos, err := s.Host.Slots(ctx)
+	st.Slots, st.IDMapped = len(infos), s.Host.IDMapped()
 	for _, i := range infos {
 		if i.View != nil {
 			st.Claimed++
 		}
 	}
-	return st, nil
+	return st, err
 }
 
 func (s *Server) getRecord(ctx context.Context, q recordMessage) (berth.Record, error) {
@@ -140,10 +145,9 @@ func (s *Server) changes(w http.ResponseWriter, r *http.Request) error {
 	}
 	since := q.Since
 	if q.Epoch == "" {
-		since = FromNow
+		since = fusefs.FromNow
 	}
 	sub := s.FileSystem.Changes(since)
-	defer sub.Close()
 	if q.Epoch != "" && q.Epoch != sub.Epoch() {
 		return ErrReset
 	}

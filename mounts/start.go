@@ -109,10 +109,10 @@ func (h *Host) recoverSlots(ctx context.Context) error {
 	return nil
 }
 
-// Close takes every mount away: the slots with them, since no container sees
+// Unmount takes every mount away: the slots with them, since no container sees
 // them again, the gateway's view, and slots itself. The file system stays.
-// Nothing else may be called meanwhile or later.
-func (h *Host) Close() error {
+// Nothing but Close may be called meanwhile or later.
+func (h *Host) Unmount() error {
 	var errs []error
 	for _, s := range h.allSlots() {
 		errs = append(errs, h.ReleaseSlot(context.Background(), s.info.Slot))
@@ -120,9 +120,12 @@ func (h *Host) Close() error {
 	for _, name := range []string{viewName, stageName, slotsName} {
 		errs = append(errs, detachAll(filepath.Join(h.opts.State, name)))
 	}
-	h.closeFiles()
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("cannot close mounts: %w", err)
+		return fmt.Errorf("cannot unmount: %w", err)
 	}
 	return nil
 }
+
+// Close gives the state directory back to other processes. Mounts that Unmount
+// did not take away stay, for the next Prepare.
+func (h *Host) Close() { h.closeFiles() }

@@ -119,6 +119,7 @@ var wireErrors = []struct {
 	{"invalid", http.StatusBadRequest, fs.ErrInvalid},
 	{"permission", http.StatusForbidden, fs.ErrPermission},
 	{"reset", http.StatusGone, ErrReset},
+	{"not_kept", http.StatusGone, ErrNotKept},
 }
 
 // toWire returns the status and message for an error; known is false for one
