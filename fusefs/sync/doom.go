@@ -39,6 +39,9 @@ func (s *Syncer) doomLoop(ctx context.Context) {
 		case left > 0:
 			wait = doomRetry
 		}
+		if err := s.sweepOrphans(); err != nil {
+			s.log.Error("Cannot remove files without a name", "cause", err)
+		}
 		// A pass looks at the whole list: it takes at most half of the time.
 		pauseFor(ctx, min(time.Since(start), time.Second))
 		if wait > 0 {
@@ -48,6 +51,27 @@ func (s *Syncer) doomLoop(ctx context.Context) {
 }
 
 func pauseFor(ctx context.Context, d time.Duration) { sleep(ctx, nil, d) }
+
+// sweepOrphans removes the inodes that lost their last name to the bucket while
+// they were open, once they are not.
+func (s *Syncer) sweepOrphans() error {
+	inos, err := s.db.Orphans()
+	if err != nil {
+		return err
+	}
+	for _, ino := range inos {
+		if s.hooks.InUse(ino) {
+			continue
+		}
+		if err := s.db.Update(func(b *index.Batch) error { b.DeleteInode(ino); return nil }); err != nil {
+			return err
+		}
+		if err := s.cache.Remove(ino); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // doomPass goes through the doom list once. left counts the keys that have to
 // wait.

@@ -72,6 +72,18 @@ func (s *Syncer) move(ctx context.Context, m index.Move) error {
 	return err
 }
 
+// inOldPlace says whether a key was part of a directory whose rename has not
+// looked at all its keys yet.
+func (s *Syncer) inOldPlace(key string) (bool, error) {
+	moves, err := s.db.Moves()
+	for _, m := range moves {
+		if strings.HasPrefix(key, m.OldPrefix) {
+			return true, err
+		}
+	}
+	return false, err
+}
+
 // doomPrefix dooms the keys of a page that no name has any more and queues the
 // inodes that have to be stored elsewhere.
 func (s *Syncer) doomPrefix(page []index.Remote) (queued []index.Ino, err error) {
@@ -152,7 +164,8 @@ func (s *Syncer) adoptPage(m index.Move, objects []object.Info, seen *page) erro
 			if err != nil || known || s.touched.has(seen, info.Key) {
 				return err
 			}
-			if p, err := s.find(info.Key); err != nil || p.holds() {
+			p, err := s.find(info.Key)
+			if err != nil {
 				return err
 			}
 			n, _, err := s.addLocked(b, m.Dir, strings.TrimPrefix(info.Key, m.OldPrefix), info)
@@ -160,7 +173,7 @@ func (s *Syncer) adoptPage(m index.Move, objects []object.Info, seen *page) erro
 				return err
 			}
 			r := (&incoming{want: want{key: info.Key}, info: info}).remote(&n)
-			r.Doomed = true
+			r.Doomed = !p.holds() // a new file of this name waits for the rename, see step
 			b.PutRemote(r)
 			b.Enqueue(n.Ino, s.now().UnixNano())
 			queued = n.Ino

@@ -73,13 +73,29 @@ func (s *Syncer) answered(ctx context.Context, n *index.Inode, w want, info obje
 		}
 		return s.clearOverlap(ctx, w.key, append(chain, n.Ino))
 	case errors.Is(err, object.ErrPrecondition):
-		r, _, err := s.db.Remote(w.key)
-		if err != nil {
-			return err
-		}
-		return s.settleIntent(ctx, r, n, w)
+		return s.refused(ctx, n, w, append(chain, n.Ino))
 	}
 	return err
+}
+
+// refused finds out why the condition of an announced request did not hold.
+func (s *Syncer) refused(ctx context.Context, n *index.Inode, w want, chain []index.Ino) error {
+	r, _, err := s.db.Remote(w.key)
+	if err != nil {
+		return err
+	}
+	if err := s.settleIntent(ctx, r, n, w); err != nil || r.ETag != "" {
+		return err
+	}
+	if r, known, err := s.db.Remote(w.key); err != nil || known && r.ETag != "" {
+		return err
+	}
+	// Nothing should be there and nothing is: such an answer comes from stores
+	// that take a directory in the way for an object.
+	if err := s.clearOverlap(ctx, w.key, chain); !errors.Is(err, object.ErrOverlap) {
+		return err
+	}
+	return nil
 }
 
 // holder returns an object under another key that has the content of an inode's
@@ -125,6 +141,7 @@ func (s *Syncer) copyHeld(ctx context.Context, n *index.Inode, w want, r, from i
 		}
 		return s.followHolder(ctx, from)
 	}
+	info.Size = from.Size // which not every store tells
 	return s.answered(ctx, n, w, info, err, chain)
 }
 

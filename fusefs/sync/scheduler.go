@@ -74,10 +74,12 @@ func (s *scheduler) kick(ino index.Ino, delay time.Duration) {
 	now := s.now()
 	if r := s.running[ino]; r != nil {
 		r.again = true
-	} else if it := s.items[ino]; it != nil && it.tries > 0 {
+	} else if it := s.items[ino]; it != nil {
 		it.tries, it.hard = 0, now // it changed: what failed before may work
-		s.setDueLocked(it, now.Add(delay))
-	} else if it == nil {
+		if due := now.Add(delay); due.Before(it.due) {
+			s.setDueLocked(it, due)
+		}
+	} else {
 		s.addLocked(ino, now, now.Add(delay))
 	}
 	s.mu.Unlock()

@@ -28,6 +28,9 @@ const (
 	mostOutage  = 15 * time.Second
 )
 
+// manyTries is how often an inode whose name was taken is tried again soon.
+const manyTries = 50
+
 // maxSteps bounds the tries on one name within one turn.
 const maxSteps = 8
 
@@ -82,7 +85,8 @@ func (s *Syncer) turn(ctx context.Context, it *item) time.Duration {
 		return debounce // it changed meanwhile
 	case ctx.Err() != nil:
 		return -1
-	case errors.Is(err, errTaken):
+	case errors.Is(err, errTaken) && it.tries < manyTries:
+		it.tries++
 		return time.Duration(20+rand.IntN(60)) * time.Millisecond
 	case errors.Is(err, errBusy):
 		return busyRetry
@@ -245,6 +249,9 @@ func (s *Syncer) step(ctx context.Context, ino index.Ino, w want, chain []index.
 	}
 	if !known {
 		r.Key = w.key
+		if old, err := s.inOldPlace(w.key); err != nil || old {
+			return false, errors.Join(err, errTaken)
+		}
 	}
 	switch {
 	case r.Intent.Gen != 0:
