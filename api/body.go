@@ -22,7 +22,7 @@ const maxBody = 64 << 10
 func readBody(c echo.Context, limit int64) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength > limit {
-		return nil, fmt.Errorf("the request body has %d bytes, at most %d are allowed: %w", r.ContentLength, limit, errTooLarge)
+		return nil, fmt.Errorf("the request body has %d bytes, at most %d are allowed: %w", r.ContentLength, limit, ErrTooLarge)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, limit))
 	var tooLarge *http.MaxBytesError

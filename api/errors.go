@@ -15,12 +15,15 @@ import (
 	"berth/preview"
 )
 
-// ErrLimit says that a limit on use is met. The request may succeed later.
-var ErrLimit = errors.New("a limit is met")
+// ErrLimit says that a limit on use is met: the request may succeed later.
+// ErrTooLarge says that what was sent or asked for is larger than allowed.
+var (
+	ErrLimit    = errors.New("a limit is met")
+	ErrTooLarge = errors.New("too large")
+)
 
 var (
 	errUnauthorized = errors.New("not signed in")
-	errTooLarge     = errors.New("too large")
 	errUnsupported  = errors.New("not a regular file")
 	errRevoked      = fmt.Errorf("the access was revoked: %w", errUnauthorized)
 	errStopping     = fmt.Errorf("the gateway is stopping: %w", berth.ErrUnavailable)
@@ -34,7 +37,7 @@ var errorTable = []struct {
 	code   string
 }{
 	{errUnauthorized, http.StatusUnauthorized, "unauthorized"},
-	{errTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
+	{ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
 	{preview.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
 	{errPrecondition, http.StatusPreconditionFailed, "conflict"},
 	{errUnsupported, http.StatusUnsupportedMediaType, "invalid"},
@@ -84,10 +87,20 @@ func answerTo(err error) (int, problem) {
 	}
 	for _, row := range errorTable {
 		if errors.Is(err, row.is) {
-			return row.status, problem{row.code, strings.ToValidUTF8(err.Error(), "\uFFFD")}
+			return row.status, problem{row.code, messageOf(err, row.is)}
 		}
 	}
 	return http.StatusInternalServerError, problem{"internal", "the gateway met an error that it did not expect; its log has the cause"}
+}
+
+// messageOf returns the error's text for a caller. Where the text tells a cause
+// of its own, the words of the sentinel that only sorts it are left out.
+func messageOf(err, sentinel error) string {
+	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
+	if short, ok := strings.CutSuffix(text, ": "+sentinel.Error()); ok && strings.Contains(short, ": ") {
+		return short
+	}
+	return text
 }
 
 // writeError is where every error of a handler ends.

@@ -35,7 +35,7 @@ func (s *Server) putFile(c echo.Context, p owner) error {
 	}
 	r := c.Request()
 	if r.ContentLength > s.o.MaxUpload {
-		return fmt.Errorf("cannot write %v: it has %d bytes, at most %d are allowed: %w", at, r.ContentLength, s.o.MaxUpload, errTooLarge)
+		return fmt.Errorf("cannot write %v: it has %d bytes, at most %d are allowed: %w", at, r.ContentLength, s.o.MaxUpload, ErrTooLarge)
 	}
 	root, err := s.openTree(r.Context(), at.tree)
 	if err != nil {

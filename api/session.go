@@ -39,7 +39,7 @@ func (s *Server) signIn(c echo.Context) error {
 	cookie, err := s.startSession(r.Context(), t)
 	switch {
 	case errors.Is(err, errUnauthorized):
-		return s.signInFailed(c, http.StatusUnauthorized, err.Error())
+		return s.signInFailed(c, http.StatusUnauthorized, strings.TrimSuffix(err.Error(), ": "+errUnauthorized.Error()))
 	case err != nil:
 		status, body := answerTo(err)
 		s.o.Logger.Warn("Cannot sign in", "err", err)
@@ -114,7 +114,6 @@ const signInPage = `<!doctype html>
 `
 
 func (s *Server) signInFailed(c echo.Context, status int, why string) error {
-	why = strings.TrimSuffix(why, ": "+errUnauthorized.Error())
 	return c.HTML(status, fmt.Sprintf(signInPage, html.EscapeString(why), int(SignInLinkLife.Minutes())))
 }
 

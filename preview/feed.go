@@ -114,7 +114,7 @@ func (f *Feed) follow(ctx context.Context) {
 		}
 		if errors.Is(err, ErrReset) {
 			epoch, since = "", 0
-			f.reset("overflow")
+			f.Reset(map[bool]string{true: "overflow", false: "restart"}[read])
 			continue
 		}
 		f.log.Warn("Cannot read the changes; trying again", "err", err, "wait", wait)
@@ -137,7 +137,7 @@ func (f *Feed) readSource(ctx context.Context, epoch *string, since *uint64) (bo
 	defer s.Close()
 	if *epoch != "" && s.Epoch() != *epoch {
 		*since = 0
-		f.reset("restart")
+		f.Reset("restart")
 	}
 	*epoch = s.Epoch()
 	for {
@@ -198,8 +198,9 @@ func (f *Feed) publish(e Event, size int) {
 	f.wakeLocked()
 }
 
-// reset begins a new epoch. Every subscription will be told.
-func (f *Feed) reset(why string) {
+// Reset begins a new epoch: events were lost, for the reason "overflow" or
+// "restart". Every subscription will be told.
+func (f *Feed) Reset(why string) {
 	f.log.Info("The change feed was reset; readers will list again", "reason", why)
 	f.mu.Lock()
 	defer f.mu.Unlock()
