@@ -151,12 +151,16 @@ test('a deep link opens the folders that lead to it', async () => {
 
 test('binary, empty, linked, missing and too large files say so', async () => {
   server.files.write('me/big.log', Buffer.concat([Buffer.from('first line\n'), Buffer.alloc(12_000_000, 'x'), Buffer.from('\nlast line\n')]));
-  let page = await open('/files/me/profy/report/chart.png');
-  await page.getByText('This is a binary file of 16 B.').waitFor();
+  const page = await open('/files/me/profy/report/data.bin');
+  await page.getByText('This is a binary file of 4 B.').waitFor();
+  await page.goto(`${origin}/files/me/profy/report/chart.png`);
+  await page.getByText('2 × 2').waitFor();
   await page.goto(`${origin}/files/me/empty.txt`);
   await page.getByText('Empty file').waitFor();
   await page.goto(`${origin}/files/me/latest`);
   await page.getByText('It points to').waitFor();
+  await page.getByRole('link', { name: 'Go there' }).click();
+  await page.getByRole('region', { name: 'Folder content' }).getByText('analysis.py').waitFor();
   await page.goto(`${origin}/files/me/no/such/file`);
   await page.getByText('This file does not exist').waitFor();
   await page.goto(`${origin}/files/elsewhere/a`);
@@ -168,7 +172,6 @@ test('binary, empty, linked, missing and too large files say so', async () => {
   await page.getByText('Showing the last').waitFor();
   await page.locator('.cm-scroller').evaluate((s) => s.scrollTo(0, s.scrollHeight));
   await page.getByText('last line').waitFor();
-  page = tab.page;
 });
 
 test('a folder with 100,000 names is listed by pages', async () => {
@@ -201,6 +204,13 @@ test('the stream is resumed without loss, and a reset reads everything again', a
   await changes(page).getByText('three.txt').waitFor();
 });
 
+test('the list begins with what changed before the page was opened', async () => {
+  server.write('me/early.txt', '1', { call: 'c_7' });
+  const page = await open('/files/me');
+  await changes(page).getByText('early.txt').waitFor();
+  expect(await page.getByRole('status').allTextContents()).not.toContain('1 file changed');
+});
+
 test('while the server is away the page says so, and goes on when it is back', async () => {
   const page = await open('/files/me');
   await row(page, 'me/README.md').waitFor();
@@ -221,6 +231,7 @@ test('what cannot be read says why and can be tried again', async () => {
   await page.getByText('Cannot list this folder').waitFor();
   await page.getByText('Cannot list the chats').waitFor();
   await shoot(page, 'errors');
+  expect(tab.complaints.every((c) => c.includes('500'))).toBe(true);
   server.failing = 0;
   const again = page.getByRole('button', { name: 'Try again' });
   await again.last().click();

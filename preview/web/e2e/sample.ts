@@ -23,6 +23,12 @@ if __name__ == "__main__":
         print(f"{month}  {total:12,.2f}")
 `;
 
+/** A picture of 2 by 2 pixels. */
+const picture = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAYAAABytg0kAAAAFElEQVR4nGPgzj79HwgYGEAEiAMAXh0KeyE7cFkAAAAASUVORK5CYII=',
+  'base64',
+);
+
 /** Gives the server what a member's workspace looks like after some work. */
 export function fillServer(server: MockServer): void {
   const files: Record<string, string | Buffer> = {
@@ -30,7 +36,8 @@ export function fillServer(server: MockServer): void {
     'me/profy/report/analysis.py': analysis,
     'me/profy/report/orders.csv': 'date,amount\n2026-10-01,12.50\n',
     'me/profy/report/old.csv': 'a,b\n1,2\n',
-    'me/profy/report/chart.png': Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex'),
+    'me/profy/report/chart.png': picture,
+    'me/profy/report/data.bin': Buffer.from('00010203', 'hex'),
     'me/profy/site/package.json': '{\n  "name": "site",\n  "private": true\n}\n',
     'me/profy/site/src/main.ts': "console.log('hello');\n",
     'me/profy/site/src/very/deep/down/in/the/tree/leaf.txt': 'found\n',

@@ -29,10 +29,13 @@ const client = new QueryClient({
     queries: {
       // The event stream says when something is out of date.
       staleTime: Infinity,
+      // The server may be this very machine: no network is needed.
+      networkMode: 'always',
       gcTime: 60_000,
       refetchOnWindowFocus: false,
       retry: (failures, error) => failures < 2 && isPassing(error),
     },
+    mutations: { networkMode: 'always' },
   },
 });
 

@@ -9,7 +9,7 @@ const glyphs = { '+': '+', '-': '−', ' ': ' ' };
 export const DiffLineRow = memo(function DiffLineRow({ row }: { row: DiffRow }) {
   if (row.type === 'hunk') {
     return (
-      <div className={row.first ? 'diff-hunk first' : 'diff-hunk'} role="cell">
+      <div className={row.first ? 'diff-hunk first' : 'diff-hunk'} role="cell" aria-colspan={3}>
         {row.label}
       </div>
     );

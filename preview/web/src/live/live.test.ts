@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { PlacedChange } from '../tree/apply.ts';
 import { Batcher, type Clock } from './batch.ts';
+import { isAtOrBefore, positionBefore } from './stream.ts';
 import { addChanges, bulkPath, changedPathCount } from './coalesce.ts';
 
 function change(op: PlacedChange['op'], path: string, more: Partial<PlacedChange> = {}): PlacedChange {
@@ -95,4 +96,9 @@ describe('Batcher', () => {
     clock.advance(1000);
     expect(batches).toEqual([[75, 100], [275, 100], [475, 50]]);
   });
+});
+
+test('positions of the stream are compared within an epoch', () => {
+  expect([positionBefore('k3.250', 200), positionBefore('k3.7', 200), positionBefore('', 200)]).toEqual(['k3.50', 'k3.0', '']);
+  expect([isAtOrBefore('k3.7', 'k3.8'), isAtOrBefore('k3.9', 'k3.8'), isAtOrBefore('k4.1', 'k3.8')]).toEqual([true, false, false]);
 });

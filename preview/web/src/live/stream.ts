@@ -6,7 +6,8 @@ export type Connection = 'connecting' | 'open' | 'lost';
 
 /** Who is told what the stream says. */
 export interface StreamListener {
-  changes(changes: Change[]): void;
+  /** Earlier changes are from before the page was opened. */
+  changes(changes: Change[], earlier: boolean): void;
   machine(event: MachineEvent): void;
   /** What is shown may miss changes: read everything again. */
   resync(): void;
@@ -18,6 +19,22 @@ const lastRetry = 30_000;
 /** A hidden tab lets go of its stream after this time. */
 const hiddenLimit = 10 * 60_000;
 
+function parsePosition(position: string): { epoch: string; seq: number } {
+  const dot = position.lastIndexOf('.');
+  return { epoch: position.slice(0, Math.max(0, dot)), seq: Number(position.slice(dot + 1)) };
+}
+
+/** The position some events earlier. The server may not have those any more and then says so. */
+export function positionBefore(position: string, events: number): string {
+  const { epoch, seq } = parsePosition(position);
+  return epoch === '' ? position : `${epoch}.${Math.max(0, seq - events)}`;
+}
+
+export function isAtOrBefore(a: string, b: string): boolean {
+  const [x, y] = [parsePosition(a), parsePosition(b)];
+  return x.epoch === y.epoch && x.seq <= y.seq;
+}
+
 /**
  * The tab's one event stream. The browser resumes it by itself after a broken
  * connection; after an answer that is no stream the browser gives up, and the
@@ -26,15 +43,17 @@ const hiddenLimit = 10 * 60_000;
 export class EventStream {
   private source: EventSource | null = null;
   private seen: string;
+  private readonly opened: string;
   private retry = firstRetry;
   private timer: number | undefined;
   private hidden: number | undefined;
   private readonly listener: StreamListener;
 
-  /** since is the position up to which everything is known. */
-  constructor(listener: StreamListener, since: string) {
+  /** start is the position up to which everything else that is shown is known. */
+  constructor(listener: StreamListener, start: string, history: number) {
     this.listener = listener;
-    this.seen = since;
+    this.opened = start;
+    this.seen = positionBefore(start, history);
   }
 
   /** The last event that was seen. */
@@ -77,7 +96,7 @@ export class EventStream {
     source.addEventListener('fs', (e) => {
       this.seen = e.lastEventId;
       const data = JSON.parse(e.data) as { changes: WireChange[] };
-      this.listener.changes(data.changes.map(changeOf));
+      this.listener.changes(data.changes.map(changeOf), isAtOrBefore(e.lastEventId, this.opened));
     });
     source.addEventListener('machine', (e) => {
       this.seen = e.lastEventId;

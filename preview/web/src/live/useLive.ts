@@ -14,6 +14,9 @@ const clock: Clock = {
   later: (run, ms) => void window.setTimeout(run, ms),
 };
 
+/** So many events from before the page was opened fill the list of changes. */
+const earlierEvents = 200;
+
 /** The changes of trees that this page shows, each with its root. */
 export function placeChanges(changes: readonly Change[], me: Owner): PlacedChange[] {
   return changes.flatMap((c) => {
@@ -36,6 +39,12 @@ function refreshOpenFiles(client: QueryClient, changes: readonly PlacedChange[])
   });
 }
 
+/** Reads again what could not be read while the server was away. */
+function retryFailed(client: QueryClient): void {
+  useTree.getState().retry();
+  void client.invalidateQueries({ predicate: ({ state }) => state.status === 'error' });
+}
+
 function showMachine(client: QueryClient, event: MachineEvent): void {
   const { chat, machine, ...state } = event;
   const withState = (c: Chat): Chat => (c.id === chat ? { ...c, machine: { ...c.machine, ...state, id: machine } } : c);
@@ -53,6 +62,7 @@ export function useLive({ me, cursor }: Session, paused: boolean): void {
   const client = useQueryClient();
   // Later sessions of the same member go on with the stream that there is.
   const position = useRef(cursor);
+  const history = useRef(earlierEvents);
   const { workspace, user } = me;
   useEffect(() => {
     if (paused) return undefined;
@@ -61,10 +71,13 @@ export function useLive({ me, cursor }: Session, paused: boolean): void {
       useTree.getState().apply(changes);
       add(changes);
       refreshOpenFiles(client, changes);
-      announceChanges(changes);
     }, clock);
     const listener: StreamListener = {
-      changes: (changes) => batcher.add(placeChanges(changes, { workspace, user })),
+      changes: (changes, earlier) => {
+        const placed = placeChanges(changes, { workspace, user });
+        batcher.add(placed);
+        if (!earlier) announceChanges(placed);
+      },
       machine: (event) => showMachine(client, event),
       resync: () => {
         setMissed();
@@ -73,11 +86,13 @@ export function useLive({ me, cursor }: Session, paused: boolean): void {
       },
       connection: (state) => {
         setConnection(state);
+        if (state === 'open') retryFailed(client);
         // The server may have ended the stream because the session ended.
         if (state === 'lost') void client.invalidateQueries({ queryKey: ['me'] });
       },
     };
-    const stream = new EventStream(listener, position.current);
+    const stream = new EventStream(listener, position.current, history.current);
+    history.current = 0;
     stream.start();
     return () => {
       stream.stop();

@@ -20,6 +20,22 @@ export function parseKey(key: string): Place {
   return { root: parts.slice(0, rootLength).join('/'), path: parts.slice(rootLength).join('/') };
 }
 
+/** Where a machine has the member's disk. */
+const workspace = '/home/user/workspace/';
+
+/** What a symbolic link points to; null when that is not in the page's trees. */
+export function linkTarget(link: Place, target: string): Place | null {
+  const isAbsolute = target.startsWith('/');
+  if (isAbsolute && (!target.startsWith(workspace) || link.root !== 'me')) return null;
+  const names = isAbsolute ? [] : link.path.split('/').slice(0, -1);
+  for (const name of (isAbsolute ? target.slice(workspace.length) : target).split('/')) {
+    if (name === '' || name === '.') continue;
+    if (name !== '..') names.push(name);
+    else if (names.pop() === undefined) return null;
+  }
+  return canonicalPlace({ root: link.root, path: names.join('/') });
+}
+
 /**
  * The name under which a member's disk shows the shared directory, as in a
  * machine. The page shows that directory once, as a root of its own.

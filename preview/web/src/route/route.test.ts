@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { encodePath, fileURL, parseKey, placeKey, rootOfTree } from './place.ts';
+import { encodePath, fileURL, linkTarget, parseKey, placeKey, rootOfTree } from './place.ts';
 import { formatRoute, parseRoute } from './route.ts';
 
 test.each([
@@ -35,4 +35,17 @@ test('places have keys and addresses', () => {
 test('only trees that the member can browse have a root', () => {
   const me = { workspace: 'acme', user: 'ann' };
   expect(['acme/members/ann', 'acme/shared', 'acme/members/bob', 'acme/machines/i1'].map((t) => rootOfTree(t, me))).toEqual(['me', 'shared', null, null]);
+});
+
+test.each([
+  ['me', 'a/link', 'b.txt', { root: 'me', path: 'a/b.txt' }],
+  ['me', 'a/link', '../c/./d', { root: 'me', path: 'c/d' }],
+  ['me', 'link', '..', null],
+  ['me', 'a/link', '../../etc/passwd', null],
+  ['me', 'link', '/etc/passwd', null],
+  ['me', 'link', '/home/user/workspace/x/y', { root: 'me', path: 'x/y' }],
+  ['me', 'link', 'shared/x', { root: 'shared', path: 'x' }],
+  ['shared', 'link', '/home/user/workspace/x', null],
+])('a link %s/%s to %s', (root, path, target, want) => {
+  expect(linkTarget({ root, path }, target)).toEqual(want);
 });

@@ -20,6 +20,8 @@ interface TreeStore extends TreeState {
   apply(changes: readonly PlacedChange[]): void;
   /** Reads again all that was read: changes may have been missed. */
   resync(): void;
+  /** Reads again what could not be read. */
+  retry(): void;
   clear(): void;
 }
 
@@ -112,6 +114,9 @@ export const useTree = create<TreeStore>((set, get) => {
     },
     resync() {
       [...get().directories.keys()].forEach(get().reload);
+    },
+    retry() {
+      for (const [key, d] of get().directories) if (d.status === 'error') get().reload(key);
     },
     clear() {
       set({ directories: new Map(), expanded: new Set() });

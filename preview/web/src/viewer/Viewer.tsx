@@ -2,7 +2,7 @@ import { useEffect } from 'react';
 import type { Entry, Me } from '../api/types.ts';
 import { DiffView } from '../diff/DiffView.tsx';
 import { Link } from '../route/Link.tsx';
-import { fileURL, placeKey, type Place } from '../route/place.ts';
+import { fileURL, linkTarget, placeKey, type Place } from '../route/place.ts';
 import { formatRoute, type Route } from '../route/route.ts';
 import { formatSize } from '../text/format.ts';
 import { baseName, parentPath, shownName } from '../text/names.ts';
@@ -15,6 +15,7 @@ import { Breadcrumbs } from './Breadcrumbs.tsx';
 import { FileContent } from './FileContent.tsx';
 import { FolderView } from './FolderView.tsx';
 import { MissingFile } from './MissingFile.tsx';
+import { Picture, isPicture } from './Picture.tsx';
 
 /** What is known of an open place: its entry, that it is missing, or not yet. */
 type Known = Entry | 'folder' | 'missing' | 'loading' | 'unlisted';
@@ -75,16 +76,21 @@ function PlaceContent({ place, known }: { place: Place; known: Known }) {
   if (known === 'missing') return <MissingFile place={place} />;
   if (known === 'loading') return <Skeleton label="Loading the file" lines={14} />;
   if (typeof known === 'object' && known.kind === 'symlink') {
-    return (
-      <Notice icon="link" title="Symbolic link">
-        <p>It points to <code>{shownName(known.target ?? 'a place that is not known')}</code> and is not followed here.</p>
-      </Notice>
-    );
+    return <LinkContent place={place} target={known.target ?? ''} />;
   }
   if (typeof known === 'object' && known.kind === 'other') {
     return <Notice icon="other" title="Not a regular file"><p>A fifo or socket has no content to show.</p></Notice>;
   }
-  return <FileContent place={place} />;
+  return isPicture(place.path) ? <Picture place={place} version={typeof known === 'object' ? `${known.size}-${known.mtime}` : ''} /> : <FileContent place={place} />;
+}
+
+function LinkContent({ place, target }: { place: Place; target: string }) {
+  const to = linkTarget(place, target);
+  return (
+    <Notice icon="link" title="Symbolic link" actions={to && <Link className="button" href={formatRoute(to)}>Go there</Link>}>
+      <p>It points to <code>{shownName(target)}</code>{to ? '.' : ', which is outside of this disk.'}</p>
+    </Notice>
+  );
 }
 
 function FileFacts({ entry }: { entry: Entry }) {
