@@ -1,9 +1,12 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/backend/posix"
@@ -38,22 +41,37 @@ func openBackend(o Options) (*store, error) {
 	return &store{Posix: be, attrs: attrs}, nil
 }
 
-// clearTemp removes the temporary files of a process that died. Parts of
-// unfinished uploads stay.
+// uploadAge is how long an unfinished upload in parts may rest. Berth never goes
+// on with one from before a restart; other tools may.
+const uploadAge = 24 * time.Hour
+
+// clearTemp removes what a process that died has left: temporary files, and
+// unfinished uploads in parts that nobody goes on with.
 func clearTemp(bucket string) error {
 	dir := filepath.Join(bucket, posix.MetaTmpDir)
 	entries, err := os.ReadDir(dir)
-	if os.IsNotExist(err) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot clear temporary files of the store: %w", err)
 	}
+	var stale []string
 	for _, e := range entries {
-		if e.IsDir() {
-			continue
+		if !e.IsDir() {
+			stale = append(stale, filepath.Join(dir, e.Name()))
 		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+	}
+	// multipart/DIGEST OF THE KEY/UPLOAD ID/PART
+	uploads, err := fs.Glob(os.DirFS(bucket), posix.MetaTmpMultipartDir+"/*/*")
+	if err != nil {
+		return fmt.Errorf("cannot clear unfinished uploads of the store: %w", err)
+	}
+	for _, name := range uploads {
+		path := filepath.Join(bucket, name)
+		if fi, err := os.Stat(path); err == nil && time.Since(fi.ModTime()) > uploadAge {
+			stale = append(stale, path)
+		}
+	}
+	for _, path := range stale {
+		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("cannot clear temporary files of the store: %w", err)
 		}
 	}

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"berth/fusefs/object"
+	"berth/fusefs/object/embedded/embeddedtest"
 )
 
 // BenchmarkSmall measures the requests that uploads of small files are made of.
 func BenchmarkSmall(b *testing.B) {
-	s := open(b, start(b, b.TempDir(), "bench"), "bench")
+	s := embeddedtest.Open(b)
 	body := bytes.NewReader(make([]byte, 4096))
 	meta := map[string]string{"file-permissions": "0100644", "file-mtime": "1714070400123456789ns", "mtime": "1714070400.123456789"}
 	var n atomic.Int64

@@ -46,7 +46,8 @@ type Options struct {
 	Bucket    string // made if it does not exist
 	Logger    *slog.Logger
 
-	// Ready is called once, when the server answers at the URL.
+	// Ready is called once, when the server answers at the URL. Run ends no
+	// sooner than it returns.
 	Ready func(url string)
 }
 
@@ -71,17 +72,24 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	listening := make(chan struct{})
 	iam := auth.NewIAMServiceSingle(auth.Account{Access: o.AccessKey, Secret: o.SecretKey, Role: auth.RoleAdmin})
 	server, err := s3api.New(be, middlewares.RootUserConfig{Access: o.AccessKey, Secret: o.SecretKey}, Region, iam,
 		&errorLog{o.Logger}, nil, nil, nil,
 		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
 		s3api.WithConcurrencyLimiter(maxConnections, maxRequests), s3api.WithMpMaxParts(maxParts),
-		s3api.WithOnListen(func() { o.Ready("http://" + addr) }))
+		s3api.WithOnListen(func() { close(listening) }))
 	if err != nil {
 		return fmt.Errorf("cannot start store in %q: %w", o.Dir, err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.ServeMultiPort([]string{addr}) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("cannot serve store at %s: %w", addr, err)
+	case <-listening:
+		o.Ready("http://" + addr)
+	}
 	select {
 	case err := <-served:
 		return fmt.Errorf("cannot serve store at %s: %w", addr, err)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,13 +40,18 @@ type store struct {
 
 var _ backend.Backend = (*store)(nil)
 
-// errReserved refuses keys that are the backend's own files.
-var errReserved = s3err.APIError{
-	Code: "InvalidObjectName", Description: "the name " + posix.MetaTmpDir + " is reserved", HTTPStatusCode: http.StatusBadRequest,
+// errUnfit refuses keys that are no path of their own in the bucket's directory:
+// they would be another object, the backend's own files, or outside.
+var errUnfit = s3err.APIError{
+	Code: "InvalidObjectName", Description: "the key has an empty, '.' or '..' part, or is reserved", HTTPStatusCode: http.StatusBadRequest,
 }
 
-func reserved(key *string) bool {
-	return key != nil && (*key == posix.MetaTmpDir || strings.HasPrefix(*key, posix.MetaTmpDir+"/"))
+func unfit(key *string) bool {
+	if key == nil {
+		return true
+	}
+	path := strings.TrimSuffix(*key, "/")
+	return !fs.ValidPath(path) || path == "." || path == posix.MetaTmpDir || strings.HasPrefix(path, posix.MetaTmpDir+"/")
 }
 
 func isMarker(key string) bool { return strings.HasSuffix(key, "/") }
@@ -63,7 +69,7 @@ func (s *store) setMarkerTime(modified **time.Time, bucket, key string) {
 
 // HeadObject implements backend.Backend.
 func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
-	if reserved(in.Key) {
+	if unfit(in.Key) {
 		return nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
 	}
 	return consistent(ctx, *in.Bucket, *in.Key, func() (*s3.HeadObjectOutput, error) {
@@ -77,7 +83,7 @@ func (s *store) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.Hea
 
 // GetObject implements backend.Backend.
 func (s *store) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
-	if reserved(in.Key) {
+	if unfit(in.Key) {
 		return nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
 	}
 	return consistent(ctx, *in.Bucket, *in.Key, func() (*s3.GetObjectOutput, error) {
@@ -128,7 +134,7 @@ func generation(path string) fileGeneration {
 // removes the file without excluding writers, so that a write in between would
 // be removed: the lock that its writers hold closes the gap.
 func (s *store) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3.DeleteObjectOutput, error) {
-	if reserved(in.Key) {
+	if unfit(in.Key) {
 		return &s3.DeleteObjectOutput{}, nil
 	}
 	unlock, err := lockKey(*in.Bucket, *in.Key)

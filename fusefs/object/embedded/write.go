@@ -26,8 +26,8 @@ import (
 
 // PutObject implements backend.Backend.
 func (s *store) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
-	if reserved(in.Key) {
-		return s3response.PutObjectOutput{}, errReserved
+	if unfit(in.Key) {
+		return s3response.PutObjectOutput{}, errUnfit
 	}
 	out, err := s.Posix.PutObjectWithPostFunc(ctx, in, (*os.File).Sync)
 	if err == nil && isMarker(*in.Key) {
@@ -79,8 +79,8 @@ func syncName(bucket, key string) error {
 
 // CreateMultipartUpload implements backend.Backend.
 func (s *store) CreateMultipartUpload(ctx context.Context, in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
-	if reserved(in.Key) {
-		return s3response.InitiateMultipartUploadResult{}, errReserved
+	if unfit(in.Key) {
+		return s3response.InitiateMultipartUploadResult{}, errUnfit
 	}
 	if err := overlap(*in.Bucket, *in.Key); err != nil {
 		return s3response.InitiateMultipartUploadResult{}, err
@@ -131,8 +131,8 @@ func overlap(bucket, key string) error {
 // to disk before it is visible, and takes content and metadata of the source one
 // after the other from its path.
 func (s *store) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (s3response.CopyObjectOutput, error) {
-	if reserved(in.Key) {
-		return s3response.CopyObjectOutput{}, errReserved
+	if unfit(in.Key) {
+		return s3response.CopyObjectOutput{}, errUnfit
 	}
 	bucket, key, version, err := backend.ParseCopySource(*in.CopySource)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *store) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (
 func (s *store) openSource(bucket, key string, in s3response.CopyObjectInput) (*os.File, s3response.PutObjectInput, error) {
 	var put s3response.PutObjectInput
 	src, err := os.Open(filepath.Join(bucket, key))
-	if err != nil || reserved(&key) {
+	if err != nil || unfit(&key) {
 		return nil, put, s3err.GetAPIError(s3err.ErrNoSuchKey)
 	}
 	fi, err := src.Stat()

@@ -30,6 +30,7 @@ var byCode = map[string]error{
 	"InvalidArgument":           fs.ErrInvalid,
 	"InvalidRequest":            fs.ErrInvalid,
 	"BadRequest":                fs.ErrInvalid,
+	"400":                       fs.ErrInvalid,
 	"MetadataTooLarge":          fs.ErrInvalid,
 	"EntityTooLarge":            fs.ErrInvalid,
 	"NotImplemented":            errors.ErrUnsupported,
