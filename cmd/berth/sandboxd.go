@@ -68,13 +68,13 @@ func runSandboxd(ctx context.Context, conf sandboxdConfig, logger *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	empty := filepath.Join(filepath.Dir(conf.Socket), "resolv.conf")
-	if err := os.WriteFile(empty, nil, 0o444); err != nil {
-		return fmt.Errorf("cannot make the machines' resolv.conf: %w", err)
+	etc := filepath.Join(conf.State, "machine-etc")
+	if err := os.MkdirAll(etc, 0o755); err != nil {
+		return fmt.Errorf("cannot make directory for the machines' resolver files: %w", err)
 	}
 	provider, err := docker.New(docker.Options{
 		Host: conf.DockerHost, Image: conf.Image, Runtime: conf.Runtime, Installation: string(installation),
-		SlotsDir: conf.SlotsDir, EmptyFile: empty, AgentPath: conf.AgentPath,
+		SlotsDir: conf.SlotsDir, EtcDir: etc, AgentPath: conf.AgentPath,
 	})
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ type Options struct {
 	Runtime      string // such as "runsc"; "" is the engine's default
 	Installation string // an id: names this installation among others on the engine
 	SlotsDir     string // shared mount in which mountd makes slots
-	EmptyFile    string // an empty file of the host, the machines' resolv.conf
+	EtcDir       string // directory of the host for the machines' resolv.conf and hosts, which New writes
 	AgentPath    string // a berth-agent of the host to use in place of the image's; "" is the image's
 }
 
@@ -61,7 +61,8 @@ type Provider struct {
 	profile string
 }
 
-// New returns a provider. It does not ask the engine anything yet.
+// New returns a provider and writes the files of EtcDir. It does not ask the
+// engine anything yet.
 func New(o Options) (*Provider, error) {
 	if _, err := berth.ParseID("installation", o.Installation); err != nil {
 		return nil, err
@@ -77,6 +78,12 @@ func New(o Options) (*Provider, error) {
 	text, err := profile()
 	if err != nil {
 		return nil, err
+	}
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(o.EtcDir, "resolv.conf"), nil, 0o444),
+		os.WriteFile(filepath.Join(o.EtcDir, "hosts"), []byte("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 machine\n"), 0o444),
+	); err != nil {
+		return nil, fmt.Errorf("cannot write the machines' resolver files: %w", err)
 	}
 	return &Provider{o: o, api: api, profile: text}, nil
 }
@@ -154,7 +161,8 @@ func (p *Provider) hostConfig(slot berth.ID) *container.HostConfig {
 		Mounts: []mount.Mount{
 			bind(filepath.Join(dir, "home"), "/home", mount.PropagationRSlave),
 			bind(filepath.Join(dir, "ctl"), "/run/berth", mount.PropagationRPrivate),
-			bind(p.o.EmptyFile, "/etc/resolv.conf", mount.PropagationRPrivate),
+			bind(filepath.Join(p.o.EtcDir, "resolv.conf"), "/etc/resolv.conf", mount.PropagationRPrivate),
+			bind(filepath.Join(p.o.EtcDir, "hosts"), "/etc/hosts", mount.PropagationRPrivate),
 		},
 	}
 	if p.o.AgentPath != "" {

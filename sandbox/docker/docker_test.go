@@ -106,14 +106,12 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	slots := filepath.Join(dir, "slots")
-	empty := filepath.Join(dir, "resolv.conf")
 	must(t, os.Mkdir(slots, 0o711))
-	must(t, os.WriteFile(empty, nil, 0o444))
 	must(t, syscall.Mount(slots, slots, "", syscall.MS_BIND, ""))
 	must(t, syscall.Mount("", slots, "", syscall.MS_SHARED, ""))
 	t.Cleanup(func() { syscall.Unmount(slots, syscall.MNT_DETACH) })
 	installation := "t" + string(berth.NewSlotID())
-	p, err := New(Options{Image: image, Installation: installation, SlotsDir: slots, EmptyFile: empty, AgentPath: agentBinaryOnce(t)})
+	p, err := New(Options{Image: image, Installation: installation, SlotsDir: slots, EtcDir: dir, AgentPath: agentBinaryOnce(t)})
 	must(t, err)
 	if _, err := p.Info(t.Context()); err != nil {
 		t.Fatal(err) // says what to run when the image is missing
@@ -200,28 +198,24 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestFirstRun(t *testing.T) {
+// TestTimes logs how long things take; the goals are loose, since tests run on
+// busy machines: make bench measures them.
+func TestTimes(t *testing.T) {
 	w := newWorld(t)
 	m := w.manager(t, 1)
 	eventually(t, "a warm container", func() bool { _, warm := m.Counts(); return warm == 1 })
 	v := memberView("c1")
 	start := time.Now()
-	a := bash(t, m, v, "true", time.Minute)
-	t.Logf("warm first call: %v, %+v", time.Since(start), a)
-	for range 10 {
+	bash(t, m, v, "true", time.Minute)
+	first := time.Since(start)
+	best := time.Hour
+	for range 20 {
 		start = time.Now()
 		bash(t, m, v, "true", time.Minute)
-		t.Logf("running call: %v", time.Since(start))
+		best = min(best, time.Since(start))
 	}
-	start = time.Now()
-	slot, err := w.mounts.NewSlot(t.Context())
-	must(t, err)
-	_, err = w.provider.Create(t.Context(), slot)
-	must(t, err)
-	t.Logf("create: %v", time.Since(start))
-	start = time.Now()
-	must(t, w.provider.Destroy(t.Context(), slot))
-	t.Logf("destroy: %v", time.Since(start))
-	must(t, w.mounts.ReleaseSlot(t.Context(), slot))
-	fmt.Println(bash(t, m, v, "id; pwd; env; ls -la / /home/user; mount; ps aux; cat /etc/resolv.conf", time.Minute))
+	t.Logf("warm first call %v, running call %v at best", first, best)
+	if first > 2*time.Second || best > 200*time.Millisecond {
+		t.Errorf("warm first call %v, running call %v at best: want at most 2s and 200ms", first, best)
+	}
 }
