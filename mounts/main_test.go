@@ -26,6 +26,7 @@ const (
 	roleTests     = "tests"     // in a mount namespace of its own
 	roleContainer = "container" // sees a slot's home as a container does
 	roleDial      = "dial"      // asks a server once
+	roleFUSE      = "fuse"      // as roleHost, with the real file system
 	roleHost      = "host"      // holds the mounts of a state directory until it is killed
 )
 
@@ -40,6 +41,8 @@ func TestMain(m *testing.M) {
 		if dialOnce(os.Args[1]) != nil {
 			os.Exit(1)
 		}
+	case roleFUSE:
+		err = serveFUSEHost(os.Args[1])
 	case roleHost:
 		err = serveHost(os.Args[1])
 	default:
@@ -199,7 +202,14 @@ func startHelper(t *testing.T, cmd *exec.Cmd) *helper {
 
 func (h *helper) ask(format string, args ...any) string {
 	h.t.Helper()
-	fmt.Fprintf(h.in, format+"\n", args...)
+	h.send(format, args...)
+	return h.answer()
+}
+
+func (h *helper) send(format string, args ...any) { fmt.Fprintf(h.in, format+"\n", args...) }
+
+func (h *helper) answer() string {
+	h.t.Helper()
 	answer, err := h.out.ReadString('\n')
 	if err != nil {
 		h.t.Fatalf("helper process: %v", err)
@@ -243,10 +253,13 @@ func serveContainer(home string) error {
 			return err
 		}
 	}
+	var held *os.File
+	defer func() { held.Close() }()
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		verb, name, _ := strings.Cut(lines.Text(), " ")
 		name = filepath.Join(root, name)
 		var answer any
+		err = nil
 		switch verb {
 		case "ls":
 			answer, err = lsNames(name)
@@ -254,6 +267,11 @@ func serveContainer(home string) error {
 			var data []byte
 			data, err = os.ReadFile(name)
 			answer = string(data)
+		case "watch": // all that is listed until the name appears
+			answer = watchDir(name)
+		case "hold": // kept open to the end
+			held, err = os.Open(name)
+			answer = "held"
 		case "put":
 			answer, err = "written", os.WriteFile(name, []byte("from the machine"), 0o644)
 		}
@@ -263,6 +281,25 @@ func serveContainer(home string) error {
 		fmt.Println(answer)
 	}
 	return nil
+}
+
+// watchDir lists the directory of a file until the file is in it, and returns the
+// different answers in their order.
+func watchDir(file string) []string {
+	var seen []string
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		names, err := lsNames(filepath.Dir(file))
+		if err != nil {
+			names = syscallName(err)
+		}
+		if len(seen) == 0 || seen[len(seen)-1] != names {
+			seen = append(seen, names)
+		}
+		if strings.Contains(names, "["+filepath.Base(file)) { // a stat may still be answered from a cache
+			break
+		}
+	}
+	return seen
 }
 
 func lsNames(dir string) (string, error) {
