@@ -188,7 +188,7 @@ func TestFileTools(t *testing.T) {
 	if len(kinds) != len(want) {
 		t.Errorf("list: %v: temporary files are left", kinds)
 	}
-	bash(t, m, v, "mkdir many; cd many; seq -f n%06g 20000 | xargs touch")
+	bash(t, m, v, "mkdir many; cd many; seq -f n%06g 3000 | xargs touch")
 	if a, err := use("list_files", args{"path": "many", "limit": 10}); err != nil || !a.Truncated || len(a.Entries) != 10 || a.Entries[9].Name != "n000010" {
 		t.Errorf("list of many: %d entries, truncated %v, %v", len(a.Entries), a.Truncated, err)
 	}

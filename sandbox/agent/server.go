@@ -31,8 +31,10 @@ type Options struct {
 // Serve dials the gateway again and again and serves what it asks for, until
 // ctx ends. Then it ends all commands and returns.
 func Serve(ctx context.Context, o Options) error {
-	cmds := &commands{argv: o.Supervisor, shell: o.Shell, env: o.Env, home: o.Home, live: map[int]*supervisorProcess{}}
-	defer cmds.endAll()
+	cmds := &commands{
+		supervisors: supervisors{argv: o.Supervisor, live: map[int]*supervisorProcess{}}, shell: o.Shell, env: o.Env, home: o.Home,
+	}
+	defer cmds.close()
 	if o.Init {
 		harden()
 		ignoreSignals()
@@ -40,6 +42,7 @@ func Serve(ctx context.Context, o Options) error {
 		warmThreads(16)
 		go cmds.reapOrphans(ctx)
 	}
+	cmds.prepare()
 	server := &http2.Server{MaxConcurrentStreams: 256}
 	base := &http.Server{ErrorLog: log.New(io.Discard, "", 0)} // there is nobody to read it
 	handler := routes(cmds)
@@ -64,7 +67,7 @@ func Serve(ctx context.Context, o Options) error {
 }
 
 // reapOrphans sweeps whenever a child has ended.
-func (c *commands) reapOrphans(ctx context.Context) {
+func (s *supervisors) reapOrphans(ctx context.Context) {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
 	defer signal.Stop(children)
@@ -73,7 +76,7 @@ func (c *commands) reapOrphans(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-children:
-			c.sweep()
+			s.sweep()
 		}
 	}
 }

@@ -59,12 +59,20 @@ func Supervise() int {
 	ignoreSignals()
 	warmThreads(4)
 
-	s := &supervisor{stdout: newHeadTail(MaxOutput), stderr: newHeadTail(MaxOutput), oomsBase: oomKills()}
+	s := &supervisor{stdout: newHeadTail(MaxOutput), stderr: newHeadTail(MaxOutput)}
 	out := os.NewFile(resultFD, "result")
 	unix.CloseOnExec(resultFD)
-	if err := json.NewDecoder(io.LimitReader(os.Stdin, MaxRequest)).Decode(&s.spec); err != nil {
-		return 1
+	work := make(chan error, 1)
+	go func() { work <- json.NewDecoder(io.LimitReader(os.Stdin, MaxRequest)).Decode(&s.spec) }()
+	select {
+	case err := <-work: // it comes when there is a command: this may be the one in reserve
+		if err != nil {
+			return 1
+		}
+	case <-term:
+		return 0
 	}
+	s.oomsBase = oomKills()
 	if err := s.start(); err != nil {
 		answer(out, supervised{Error: toError(fmt.Errorf("cannot start command: %w", err))})
 		return 0
