@@ -113,12 +113,14 @@ func (f *FS) probePassthrough() {
 	f.passthrough.Store(true)
 }
 
-// unmount detaches the mount if it is there and lets the server end.
+// unmount detaches the mount if it is there and ends the kernel's connection, so
+// that the server ends too: the mount may live on in other mount namespaces, of
+// which any process can have made one since.
 func (f *FS) unmount() error {
 	if f.server == nil {
 		return nil
 	}
-	err := unix.Unmount(f.opts.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	err := unix.Unmount(f.opts.Mountpoint, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) { // not mounted any more
 		return fmt.Errorf("cannot unmount %s: %w", f.opts.Mountpoint, err)
 	}
