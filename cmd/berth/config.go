@@ -53,7 +53,7 @@ type sandboxSettings struct {
 	MaxRunning int    `yaml:"max_running"`
 }
 
-type storeCredentials struct{ accessKey, secretKey string }
+type storeCredentials struct{ accessKey, secretKey, session string }
 
 const (
 	defaultState  = "/var/lib/berth"
@@ -105,7 +105,7 @@ func (c *upConfig) readFile(name string) error {
 // readEnvironment takes what is only told by the environment: credentials, the
 // engine's address, and the idle time that the hosted product's settings name.
 func (c *upConfig) readEnvironment(getenv func(string) string) error {
-	c.credentials = storeCredentials{getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY")}
+	c.credentials = storeCredentials{getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY"), getenv("AWS_SESSION_TOKEN")}
 	if c.Sandboxes.DockerHost == "" {
 		c.Sandboxes.DockerHost = getenv("DOCKER_HOST")
 	}

@@ -20,6 +20,7 @@ func checkStoreAnswers(ctx context.Context, conf *upConfig) finding {
 	store, err := s3.New(s3.Options{
 		URL: conf.Store.URL, Bucket: conf.Store.Bucket, Region: conf.Store.Region,
 		AccessKey: conf.credentials.accessKey, SecretKey: conf.credentials.secretKey,
+		Session: conf.credentials.session,
 	})
 	if err != nil {
 		return fail(err.Error(), "berth up does not start with it", remedy)

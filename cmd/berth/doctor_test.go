@@ -138,7 +138,7 @@ func TestDoctorOnThisHost(t *testing.T) {
 func TestDoctorProbesTheStore(t *testing.T) {
 	conf := newUpConfig()
 	conf.Store.URL, conf.Store.Bucket = "http://127.0.0.1:1", "none"
-	conf.credentials = storeCredentials{"a", "b"}
+	conf.credentials = storeCredentials{accessKey: "a", secretKey: "b"}
 	if f := checkStoreAnswers(t.Context(), &conf); f.Level != levelFail || !strings.Contains(f.Found, "cannot probe the store") {
 		t.Errorf("got %+v, want a failed probe", f)
 	}

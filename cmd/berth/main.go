@@ -46,8 +46,21 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
+		newUpCommand(),
 		newDoctorCommand(),
+		newStatusCommand(),
+		newFlushCommand(),
+		newSignInCommand(),
+		newMountCommand(),
+		newToolCommand(),
+		newEventsCommand(),
+		newFilesCommand(),
+		newKeysCommand(),
+		// Those that up starts.
 		newStoreCommand(),
+		newMountdCommand(),
+		newSandboxdCommand(),
+		newGatewayCommand(),
 	)
 	return root
 }
