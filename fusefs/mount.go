@@ -131,30 +131,34 @@ func (f *FS) unmount() error {
 // refused with an error matching fs.ErrExist.
 func ClearDead(mountpoint string) error {
 	for {
-		var st unix.Stat_t
-		err := unix.Stat(mountpoint, &st)
+		// Unlike a stat, which the kernel may answer from its cache, this asks the server.
+		var st unix.Statfs_t
+		err := ignoringEINTR(func() error { return unix.Statfs(mountpoint, &st) })
 		switch {
-		case errors.Is(err, syscall.ENOTCONN):
+		case errors.Is(err, syscall.ENOTCONN), errors.Is(err, syscall.ECONNABORTED):
 			if err := unix.Unmount(mountpoint, unix.MNT_DETACH); err != nil {
 				return fmt.Errorf("cannot clear dead mount %s: %w", mountpoint, err)
 			}
 			continue
 		case err != nil:
 			return fmt.Errorf("cannot mount on %s: %w", mountpoint, err)
-		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-			return fmt.Errorf("cannot mount on %s: %w", mountpoint, syscall.ENOTDIR)
 		}
-		var fst unix.Statfs_t
-		if err := unix.Statfs(mountpoint, &fst); err == nil && fst.Type == unix.FUSE_SUPER_MAGIC && isMountpoint(mountpoint, &st) {
+		info, err := os.Stat(mountpoint)
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot mount on %s: %w", mountpoint, err)
+		case !info.IsDir():
+			return fmt.Errorf("cannot mount on %s: %w", mountpoint, syscall.ENOTDIR)
+		case st.Type == unix.FUSE_SUPER_MAGIC && isMountpoint(mountpoint, info):
 			return fmt.Errorf("cannot mount on %s: a FUSE file system is mounted there already: %w", mountpoint, fs.ErrExist)
 		}
 		return nil
 	}
 }
 
-func isMountpoint(path string, st *unix.Stat_t) bool {
-	var parent unix.Stat_t
-	return unix.Stat(filepath.Dir(path), &parent) == nil && parent.Dev != st.Dev
+func isMountpoint(path string, info fs.FileInfo) bool {
+	parent, err := os.Stat(filepath.Dir(path))
+	return err == nil && parent.Sys().(*syscall.Stat_t).Dev != info.Sys().(*syscall.Stat_t).Dev
 }
 
 // A slogWriter passes on what go-fuse logs.
