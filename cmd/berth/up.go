@@ -138,6 +138,7 @@ func (in *installation) stop(hurry context.Context) error {
 		return err
 	}
 	os.Remove(controlFile(in.state.path))
+	os.Remove(in.state.memberEnvFile())
 	n, clearErr := clearMounts(in.state.path)
 	if n > 0 {
 		in.log.Warn("Mounts were left and have been removed", "mounts", n)
