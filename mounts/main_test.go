@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -89,8 +90,32 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "mounts were left over:", left, err)
 		return 1
 	}
+	if left := leftGoroutines(); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "goroutines were left over:\n%s\n", strings.Join(left, "\n\n"))
+		return 1
+	}
 	os.RemoveAll(base)
 	return code
+}
+
+// leftGoroutines returns the stacks of goroutines that our code started, if they
+// do not end soon.
+func leftGoroutines() []string {
+	var left []string
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		left = nil
+		for stack := range strings.SplitSeq(string(buf), "\n\n") {
+			if strings.Contains(stack, "created by berth/") || strings.Contains(stack, "berth/mounts.(") {
+				left = append(left, stack)
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+	}
+	return left
 }
 
 // dirTrees is a file system of plain directories below root.
@@ -105,8 +130,18 @@ func (d dirTrees) AttachTree(_ context.Context, t berth.Tree, points ...string) 
 	return os.Chown(filepath.Join(d.root, t.String()), machineUID, machineUID)
 }
 
+// RemoveTree removes the tree's files; what is mounted on stays.
 func (d dirTrees) RemoveTree(_ context.Context, t berth.Tree) error {
-	return os.RemoveAll(filepath.Join(d.root, t.String()))
+	err := filepath.WalkDir(filepath.Join(d.root, t.String()), func(name string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		return os.Remove(name)
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (dirTrees) Flush(context.Context, string) error { return nil }

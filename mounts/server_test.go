@@ -154,8 +154,8 @@ func TestClientTrees(t *testing.T) {
 	if err := c.RemoveTree(ctx, tree); err != nil {
 		t.Errorf("RemoveTree: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(in.host.FSDir(), "acme/members/ann")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the tree is still there: %v", err)
+	if _, err := os.Stat(filepath.Join(in.host.FSDir(), "acme/members/ann/f")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
 	}
 }
 
