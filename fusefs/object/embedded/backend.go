@@ -38,7 +38,7 @@ func openBackend(o Options) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open store directory %q: %w", o.Dir, err)
 	}
-	return &store{Posix: be, attrs: attrs}, nil
+	return &store{Posix: be, attrs: attrs, dirs: &dirs{attrs: attrs, wants: make(map[string]int)}}, nil
 }
 
 // uploadAge is how long an unfinished upload in parts may rest. Berth never goes

@@ -6,7 +6,9 @@
 // attributes (user.*) of those files: the file system must keep them, as ext4,
 // XFS, btrfs and tmpfs (Linux 6.6) do, and a backup must copy them. An object
 // appears by a rename of a complete file, whose data was written to disk before:
-// neither the death of the process nor a power cut leaves half of one.
+// neither the death of the process nor a power cut leaves half of one, and one
+// whose PUT was answered survives both. A delete may be undone by a power cut
+// within seconds of it.
 //
 // The bucket keeps no versions. A key cannot exist beside another one below it
 // ("a" and "a/b"): the second is refused with object.ErrOverlap. A part of a key
@@ -24,9 +26,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/versity/versitygw/auth"
 	"github.com/versity/versitygw/backend/meta"
@@ -72,35 +76,65 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	listening := make(chan struct{})
 	iam := auth.NewIAMServiceSingle(auth.Account{Access: o.AccessKey, Secret: o.SecretKey, Role: auth.RoleAdmin})
 	server, err := s3api.New(be, middlewares.RootUserConfig{Access: o.AccessKey, Secret: o.SecretKey}, Region, iam,
 		&errorLog{o.Logger}, nil, nil, nil,
 		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
 		s3api.WithConcurrencyLimiter(maxConnections, maxRequests), s3api.WithMpMaxParts(maxParts),
-		s3api.WithOnListen(func() { close(listening) }))
+		s3api.WithHealth(healthPath))
 	if err != nil {
 		return fmt.Errorf("cannot start store in %q: %w", o.Dir, err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.ServeMultiPort([]string{addr}) }()
-	select {
-	case err := <-served:
+	// Stopping a server that does not serve yet has no effect on it: first it
+	// must answer, also if the context is over by then.
+	if err := waitAnswer("http://"+addr+healthPath, served); err != nil {
 		return fmt.Errorf("cannot serve store at %s: %w", addr, err)
-	case <-listening:
-		o.Ready("http://" + addr)
 	}
+	o.Ready("http://" + addr)
 	select {
 	case err := <-served:
 		return fmt.Errorf("cannot serve store at %s: %w", addr, err)
 	case <-ctx.Done():
 	}
-	if err := server.ShutDown(); err != nil {
+	switch err := server.ShutDown(); {
+	case errors.Is(err, context.DeadlineExceeded):
+		o.Logger.Warn("Stopped the store with requests unanswered")
+		return nil
+	case err != nil:
 		return fmt.Errorf("cannot stop store at %s: %w", addr, err)
 	}
 	<-served
 	return nil
 }
+
+// healthPath answers anyone; it is no name of a bucket.
+const healthPath = "/.health"
+
+// waitAnswer returns when the server answers, or cannot serve.
+func waitAnswer(url string, served <-chan error) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: startLimit}
+	retry := time.NewTicker(2 * time.Millisecond)
+	defer retry.Stop()
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	for {
+		if resp, err := client.Get(url); err == nil {
+			return resp.Body.Close()
+		}
+		select {
+		case err := <-served:
+			return err
+		case <-limit.C:
+			return fmt.Errorf("no answer within %s", startLimit)
+		case <-retry.C:
+		}
+	}
+}
+
+// startLimit is how long the server may take to answer for the first time.
+const startLimit = 10 * time.Second
 
 func (o Options) check() error {
 	bad := func(why string) error {

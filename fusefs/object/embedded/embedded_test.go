@@ -167,3 +167,51 @@ func TestReadWhileReplaced(t *testing.T) {
 		t.Errorf("got %d bytes, %v; want the %d of the generation that was opened", len(data), err, len(old))
 	}
 }
+
+// TestEmptyDirectories proves that directories which a process left that died on
+// its way to a write do not block the key that has their name.
+func TestEmptyDirectories(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, embeddedtest.Bucket, "a/b/c"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, embeddedtest.Bucket, "p/b/c"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, embeddedtest.Start(t, dir))
+	page, err := s.List(t.Context(), object.ListOptions{})
+	if err != nil || len(page.Objects) != 0 {
+		t.Errorf("list: got %+v, %v", page, err)
+	}
+	for _, o := range []struct {
+		key   string
+		parts bool
+	}{{"a", false}, {"p", true}} {
+		if _, err := s.Put(t.Context(), o.key, strings.NewReader("x"), 1, object.PutOptions{IfNoneMatch: true, InParts: o.parts}); err != nil {
+			t.Error(err)
+		}
+	}
+	// A write that fails leaves no directories either.
+	if _, err := s.Put(t.Context(), "n/e/w", strings.NewReader("x"), 1, object.PutOptions{IfMatch: "0123456789abcdef0123456789abcdef"}); !errors.Is(err, object.ErrPrecondition) {
+		t.Errorf("put: got %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, embeddedtest.Bucket, "n")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("directory of the failed put: %v", err)
+	}
+}
+
+// TestStopsAtOnce proves that a store that is told to stop while it starts stops.
+func TestStopsAtOnce(t *testing.T) {
+	t.Chdir("/")
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := embedded.Run(ctx, embedded.Options{
+			Dir: t.TempDir(), Listen: "127.0.0.1:0", AccessKey: "a", SecretKey: "s", Bucket: "bucket",
+			Logger: slog.New(slog.DiscardHandler), Ready: func(string) {},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -36,6 +36,7 @@ const (
 type store struct {
 	*posix.Posix
 	attrs meta.MetadataStorer
+	dirs  *dirs
 }
 
 var _ backend.Backend = (*store)(nil)
@@ -128,30 +129,6 @@ func generation(path string) fileGeneration {
 		return fileGeneration{}
 	}
 	return fileGeneration{st.Ino, st.Ctim}
-}
-
-// DeleteObject implements backend.Backend. The backend checks the condition and
-// removes the file without excluding writers, so that a write in between would
-// be removed: the lock that its writers hold closes the gap.
-func (s *store) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3.DeleteObjectOutput, error) {
-	if unfit(in.Key) {
-		return &s3.DeleteObjectOutput{}, nil
-	}
-	unlock, err := lockKey(*in.Bucket, *in.Key)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if isMarker(*in.Key) {
-		// The directory of a marker that was never put is no object.
-		_, err := s.attrs.RetrieveAttribute(nil, *in.Bucket, *in.Key, etagAttr)
-		if errors.Is(err, meta.ErrNoSuchKey) {
-			return &s3.DeleteObjectOutput{}, nil
-		}
-	} else if _, err := os.Lstat(filepath.Join(*in.Bucket, *in.Key)); err != nil {
-		return &s3.DeleteObjectOutput{}, nil
-	}
-	return s.Posix.DeleteObject(ctx, in)
 }
 
 // lockKey takes the lock that the backend's writers hold while they put a new

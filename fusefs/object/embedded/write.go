@@ -29,14 +29,27 @@ func (s *store) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3
 	if unfit(in.Key) {
 		return s3response.PutObjectOutput{}, errUnfit
 	}
+	release := s.prepare(*in.Bucket, *in.Key)
 	out, err := s.Posix.PutObjectWithPostFunc(ctx, in, (*os.File).Sync)
 	if err == nil && isMarker(*in.Key) {
 		err = s.completeMarker(in)
 	}
+	release(err != nil)
 	if err == nil {
 		err = syncName(*in.Bucket, *in.Key)
 	}
 	return out, err
+}
+
+// prepare makes way for a write of the key: no delete takes its directories from
+// under it, and empty ones are no obstacle.
+func (s *store) prepare(bucket, key string) (release func(failed bool)) {
+	if path := filepath.Join(bucket, key); !isMarker(key) {
+		if fi, err := os.Lstat(path); err == nil && fi.IsDir() {
+			s.dirs.clear(path)
+		}
+	}
+	return s.dirs.hold(bucket, key)
 }
 
 // completeMarker gives a marker its own time (that of its directory moves with
@@ -82,6 +95,7 @@ func (s *store) CreateMultipartUpload(ctx context.Context, in s3response.CreateM
 	if unfit(in.Key) {
 		return s3response.InitiateMultipartUploadResult{}, errUnfit
 	}
+	s.prepare(*in.Bucket, *in.Key)(false)
 	if err := overlap(*in.Bucket, *in.Key); err != nil {
 		return s3response.InitiateMultipartUploadResult{}, err
 	}
@@ -90,12 +104,15 @@ func (s *store) CreateMultipartUpload(ctx context.Context, in s3response.CreateM
 
 // CompleteMultipartUpload implements backend.Backend.
 func (s *store) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (s3response.CompleteMultipartUploadResult, string, error) {
+	if unfit(in.Key) {
+		return s3response.CompleteMultipartUploadResult{}, "", errUnfit
+	}
+	release := s.prepare(*in.Bucket, *in.Key)
 	out, version, err := s.Posix.CompleteMultipartUploadWithCopy(ctx, in, appendSynced)
+	release(err != nil)
 	if err != nil {
-		if in.Key != nil && in.Bucket != nil {
-			if blocked := overlap(*in.Bucket, *in.Key); blocked != nil {
-				err = blocked
-			}
+		if blocked := overlap(*in.Bucket, *in.Key); blocked != nil {
+			err = blocked
 		}
 		return out, version, err
 	}

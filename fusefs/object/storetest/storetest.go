@@ -41,6 +41,7 @@ func All(t *testing.T, limits Limits, open func(t *testing.T) object.Store) {
 		{"Keys", testKeys},
 		{"BadArguments", testBadArguments},
 		{"FilesAndDirectories", testFilesAndDirectories},
+		{"Siblings", testSiblings},
 		{"Markers", testMarkers},
 		{"Large", testLarge},
 		{"BrokenBody", testBrokenBody},
