@@ -21,28 +21,28 @@ const maxEnter = 5
 // errStopped is the cause of calls that a stop ended.
 var errStopped = fmt.Errorf("the machine was stopped: %w", berth.ErrUnavailable)
 
-// enter begins a call: it returns the running machine's connection, after a
+// enter begins a call: it returns the running machine's container, after a
 // start where that is needed. leave ends the call.
-func (m *Manager) enter(ctx context.Context, k *machine, v berth.View) (*box, *agentConn, error) {
+func (m *Manager) enter(ctx context.Context, k *machine, v berth.View) (*box, error) {
 	for range maxEnter {
 		m.mu.Lock()
 		if b := k.box; b != nil && !k.stopping && covers(b.view, v) {
-			if conn := b.link.current(); conn != nil {
+			if b.link.current() != nil {
 				defer m.mu.Unlock()
-				if k.calls >= m.o.MaxCalls {
-					return nil, nil, fmt.Errorf("cannot call machine %s: %d calls run: %w", k.id, k.calls, ErrBusy)
+				if k.calls >= maxWaiting*m.o.MaxCalls {
+					return nil, fmt.Errorf("cannot call machine %s: it has %d calls: %w", k.id, k.calls, ErrBusy)
 				}
 				k.calls++
-				return b, conn, nil
+				return b, nil
 			}
 		}
 		m.mu.Unlock()
 		if err := m.transition(ctx, k, startTimeout, func(ctx context.Context) error { return m.start(ctx, k, v) }); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	// It comes and goes: an agent that dials and hangs up, or a stop each time.
-	return nil, nil, fmt.Errorf("cannot call machine %s: %w", k.id, errAgentGone)
+	return nil, fmt.Errorf("cannot call machine %s: %w", k.id, errAgentGone)
 }
 
 func (m *Manager) leave(k *machine) {
@@ -138,14 +138,9 @@ func (m *Manager) start(ctx context.Context, k *machine, v berth.View) error {
 	if err != nil {
 		return err
 	}
-	if err := m.admit(k, rec); err != nil {
+	if err := m.admit(k, rec, v); err != nil {
 		return err
 	}
-	k.rec = rec
-	m.mu.Lock()
-	k.view = merge(v, rec.View.Experts)
-	m.setStateLocked(k, Creating, "")
-	m.mu.Unlock()
 	if err := m.claim(ctx, k); err != nil {
 		m.fail(k, err)
 		return fmt.Errorf("cannot start machine %s: %w", k.id, err)
@@ -169,8 +164,8 @@ func (m *Manager) fail(k *machine, cause error) {
 	m.setStateLocked(k, Failed, next.Reason)
 }
 
-// admit says whether a machine may start.
-func (m *Manager) admit(k *machine, rec record) error {
+// admit lets a machine start, or says why it may not.
+func (m *Manager) admit(k *machine, rec record, v berth.View) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -188,6 +183,9 @@ func (m *Manager) admit(k *machine, rec record) error {
 	if m.o.MaxRunning > 0 && running >= m.o.MaxRunning {
 		return fmt.Errorf("cannot start machine %s: %d machines run: %w", k.id, running, ErrBusy)
 	}
+	k.rec = rec
+	k.view = merge(v, rec.View.Experts)
+	m.setStateLocked(k, Creating, "")
 	return nil
 }
 

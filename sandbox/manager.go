@@ -24,7 +24,7 @@ type Options struct {
 	SlotsDir     string                         // where slots are: SlotsDir/SLOT/ctl is the gateway's
 	Pool         int                            // warm containers to keep ready
 	MaxRunning   int                            // claimed containers at once; 0 is no bound
-	MaxCalls     int                            // calls of one machine at once; 0 is 32
+	MaxCalls     int                            // calls of one machine at once, more wait; 0 is 32
 	Idle         func(berth.View) time.Duration // how long without a call until the machine is stopped; 0 or nil is never
 	FlushTimeout time.Duration                  // how long a stop waits for uploads; 0 is 60 s
 	AgentTimeout time.Duration                  // how long a new container's agent may take to dial; 0 is 15 s
@@ -32,6 +32,7 @@ type Options struct {
 }
 
 const (
+	maxWaiting   = 4               // times MaxCalls is how many calls a machine may have, waiting ones too
 	startTimeout = time.Minute     // of a start, which may have to make a container
 	reconnect    = 3 * time.Second // for an agent to dial again
 	cleanTimeout = 30 * time.Second
@@ -62,6 +63,7 @@ type Manager struct {
 type machine struct {
 	id   berth.ID
 	lock chan struct{} // holds one token: taken for a transition
+	turn chan struct{} // holds a token for each call that runs
 
 	// Protected by Manager.mu.
 	users    int // callers and transitions that hold it
@@ -172,7 +174,7 @@ func (m *Manager) Run(ctx context.Context, v berth.View, c Call) (json.RawMessag
 	}
 	k := m.hold(v)
 	defer m.drop(k)
-	b, conn, err := m.enter(ctx, k, v)
+	b, err := m.enter(ctx, k, v)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +182,16 @@ func (m *Manager) Run(ctx context.Context, v berth.View, c Call) (json.RawMessag
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(b.ctx, func() { cancel(context.Cause(b.ctx)) })()
-
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	conn := b.link.current()
+	if conn == nil {
+		return nil, errAgentGone
+	}
 	done := m.calls.begin(CallInfo{
 		ID: c.ID, Tool: c.Tool, Expert: c.Expert, View: v, Checkpoint: m.checkpoint(ctx, v), Started: time.Now(),
 	})
@@ -292,7 +303,7 @@ func (m *Manager) hold(v berth.View) *machine {
 	defer m.mu.Unlock()
 	k := m.machines[v.Machine]
 	if k == nil {
-		k = &machine{id: v.Machine, view: v, lock: make(chan struct{}, 1)}
+		k = &machine{id: v.Machine, view: v, lock: make(chan struct{}, 1), turn: make(chan struct{}, m.o.MaxCalls)}
 		m.machines[v.Machine] = k
 	}
 	k.users++

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -57,7 +58,7 @@ func Supervise() int {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	ignoreSignals()
-	warmThreads(4)
+	warmThreads(2)
 
 	s := &supervisor{stdout: newHeadTail(MaxOutput), stderr: newHeadTail(MaxOutput)}
 	out := os.NewFile(resultFD, "result")
@@ -113,18 +114,17 @@ func (s *supervisor) start() error {
 	}
 	defer errW.Close()
 	s.started = time.Now()
-	restore := raiseOOMScore()
 	p, err := os.StartProcess(s.Shell, []string{s.Shell, "-c", s.Script}, &os.ProcAttr{
 		Dir: s.Dir, Env: s.Env, Files: []*os.File{null, outW, errW},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
-	restore()
 	if err != nil {
 		outR.Close()
 		errR.Close()
 		return err
 	}
 	s.leader = p.Pid
+	raiseOOMScore(p.Pid)
 	p.Release() // reap waits for it, together with all others
 	s.streams.Add(2)
 	go s.copyOut(s.stdout, outR)
@@ -278,17 +278,15 @@ func warmThreads(n int) {
 	done.Wait()
 }
 
-// raiseOOMScore makes this process, and so what it starts, a likelier victim of
-// the kernel, and returns the function that takes it back.
-func raiseOOMScore() (restore func()) {
-	const path = "/proc/self/oom_score_adj"
+// raiseOOMScore makes a process that has just been started, and what it starts,
+// a likelier victim of the kernel. Where it cannot, the kernel chooses freely.
+func raiseOOMScore(pid int) {
+	path := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
 	before, err := os.ReadFile(path)
 	if err != nil {
-		return func() {}
+		return
 	}
-	old, err := strconv.Atoi(string(before[:max(0, len(before)-1)]))
-	if err != nil || os.WriteFile(path, []byte(strconv.Itoa(min(old+moreLikely, 1000))), 0) != nil {
-		return func() {}
+	if old, err := strconv.Atoi(strings.TrimSpace(string(before))); err == nil {
+		os.WriteFile(path, []byte(strconv.Itoa(min(old+moreLikely, 1000))), 0)
 	}
-	return func() { os.WriteFile(path, before, 0) }
 }

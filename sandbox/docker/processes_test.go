@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,25 @@ func TestProcessTrees(t *testing.T) {
 	bash(t, m, v, "for s in $(seq 1 64); do kill -$s 1 2>/dev/null; done; kill -9 -1", 5*time.Second)
 	if a := bash(t, m, v, "echo ok; ls /tmp/server", time.Minute); a.Stdout != "ok\n/tmp/server\n" {
 		t.Errorf("after all signals to everything: %+v, want the same machine to answer", a)
+	}
+}
+
+// TestManyCallsAtOnce makes 50 first calls of one chat at once.
+func TestManyCallsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	m := w.manager(t, 1)
+	v := memberView("c1")
+	var group sync.WaitGroup
+	for i := range 50 {
+		group.Go(func() {
+			if a := bash(t, m, v, fmt.Sprintf("echo %d; sleep 0.1", i), time.Minute); a.Stdout != fmt.Sprintf("%d\n", i) {
+				t.Errorf("call %d: %+v", i, a)
+			}
+		})
+	}
+	group.Wait()
+	if running, _ := m.Counts(); running != 1 {
+		t.Errorf("%d machines run, want 1", running)
 	}
 }
 
