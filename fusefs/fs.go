@@ -42,6 +42,8 @@ type Options struct {
 
 	Logger *slog.Logger     // nil = slog.Default
 	Now    func() time.Time // the clock of attributes; nil = the kernel's
+
+	wrap func(fuse.RawFileSystem) fuse.RawFileSystem // lets a test see the requests
 }
 
 // An FS is a mounted file system. Open makes it, Close ends it.

@@ -103,14 +103,31 @@ func (f *FS) listed(c caller, dir index.Ino) error {
 // described returns an inode whose type and attributes are certain.
 func (f *FS) described(c caller, ino index.Ino) (index.Inode, error) {
 	n, err := f.inode(ino)
-	if err != nil || !n.Bare {
+	if err != nil || !vague(&n) {
 		return n, err
+	}
+	if n.IsDir() {
+		// What it has by way of attributes its own listing tells. Without it the
+		// defaults have to do.
+		if err := f.listed(c, ino); errors.Is(err, errKilled) {
+			return n, err
+		}
+		if n, err = f.inode(ino); err != nil || !n.Bare {
+			return n, err
+		}
 	}
 	err = f.store(c, "describe", ino, func(ctx context.Context) error { return f.sync.Describe(ctx, ino) })
 	if err != nil {
 		return n, err
 	}
 	return f.inode(ino)
+}
+
+// vague says whether attributes are guesses: of what only a LIST has told of. The
+// listing of a directory shows those below as prefixes; whether they have markers
+// with attributes is not known then.
+func vague(n *index.Inode) bool {
+	return n.Bare || n.IsDir() && n.Listed == 0 && n.Parent != 0
 }
 
 // fillEntry answers with an inode.

@@ -203,3 +203,9 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// put writes an object as another tool would.
+func (r *rig) put(key, content string) error {
+	_, err := r.store.Put(context.Background(), key, strings.NewReader(content), int64(len(content)), object.PutOptions{})
+	return err
+}

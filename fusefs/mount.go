@@ -51,7 +51,11 @@ func (f *FS) mount() error {
 	if err := ClearDead(f.opts.Mountpoint); err != nil {
 		return err
 	}
-	server, err := fuse.NewServer(&rawFS{fuse.NewDefaultRawFileSystem(), f}, f.opts.Mountpoint, f.mountOptions())
+	var raw fuse.RawFileSystem = &rawFS{fuse.NewDefaultRawFileSystem(), f}
+	if f.opts.wrap != nil {
+		raw = f.opts.wrap(raw)
+	}
+	server, err := fuse.NewServer(raw, f.opts.Mountpoint, f.mountOptions())
 	if err != nil {
 		return fmt.Errorf("cannot mount %s: %w", f.opts.Mountpoint, err)
 	}

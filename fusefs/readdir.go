@@ -184,7 +184,7 @@ func (r *rawFS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.D
 			return true, nil
 		}
 		n, err := f.synthInode(e.Ino)
-		if err != nil || n.Bare || f.notify.epoch() != epoch {
+		if err != nil || vague(&n) || f.notify.epoch() != epoch {
 			return true, nil // no node: the kernel looks it up when it is needed
 		}
 		if err := f.fillEntry(e.Ino, entry); err != nil {

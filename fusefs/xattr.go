@@ -10,17 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/fusefs/index"
+	bucketsync "berth/fusefs/sync"
 )
 
-const (
-	xattrUser = "user."
-
-	// xattrBudget bounds names and values of an inode. All metadata of an object
-	// is at most 2 KiB as it travels: values grow by a third in base64, and the
-	// other attributes take their part.
-	xattrBudget = 960
-	xattrFrame  = 8 // what each takes beside its bytes
-)
+// xattrUser is what the names of all extended attributes here begin with.
+const xattrUser = "user."
 
 // GetXAttr serves getxattr(2).
 func (r *rawFS) GetXAttr(cancel <-chan struct{}, h *fuse.InHeader, attr string, dest []byte) (uint32, fuse.Status) {
@@ -80,14 +74,7 @@ func (r *rawFS) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, attr strin
 			return syscall.ENODATA
 		}
 		x[attr] = value
-		total := 0
-		for name, v := range x {
-			total += len(name) + len(v) + xattrFrame
-		}
-		if total > xattrBudget {
-			return syscall.ENOSPC
-		}
-		return nil
+		return bucketsync.CheckXattrs(x) // what does not fit cannot be kept
 	})
 }
 
