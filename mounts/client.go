@@ -1,15 +1,16 @@
 package mounts
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"berth"
@@ -19,25 +20,44 @@ import (
 // what the method of Host, Records or the file system returned; while mountd is
 // away they match berth.ErrUnavailable.
 type Client struct {
-	http  *http.Client
-	token string
+	http     *http.Client
+	token    string
+	patience time.Duration // for which a request waits for a mountd that is started again
 }
 
 var _ berth.Records = (*Client)(nil)
 
-// NewClient returns a client of the socket. It does not connect yet.
+// NewClient returns a client of the socket. It does not connect yet. A request
+// that finds nobody there waits a moment, so that a restart of mountd is not
+// seen by those who ask.
 func NewClient(socket, token string) *Client {
-	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	return &Client{
-		token: token,
-		http: &http.Client{Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, "unix", socket)
-			},
-			MaxIdleConnsPerHost: 64,
-			IdleConnTimeout:     time.Minute,
-			DisableCompression:  true,
-		}},
+	c := &Client{token: token, patience: 2 * time.Second}
+	c.http = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dial(ctx, socket, c.patience)
+		},
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true,
+	}}
+	return c
+}
+
+// dial connects to the socket, again and again until somebody listens there or
+// the time is over.
+func dial(ctx context.Context, socket string, within time.Duration) (net.Conn, error) {
+	var dialer net.Dialer
+	for deadline := time.Now().Add(within); ; {
+		conn, err := dialer.DialContext(ctx, "unix", socket)
+		nobody := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
+		if !nobody || time.Now().After(deadline) {
+			return conn, err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
 }
 
@@ -56,6 +76,11 @@ func (c *Client) post(ctx context.Context, path string, question any) (*http.Res
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	req.Header.Set("Content-Type", "application/json")
+	if path != pathSlotsNew && path != pathRecordsPut && path != pathRecordsDelete {
+		// Not sent. It lets the transport ask again when an idle connection turns
+		// out to be of a mountd that died.
+		req.Header["Idempotency-Key"] = []string{}
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, away(ctx, err)
@@ -179,98 +204,4 @@ func (c *Client) Status(ctx context.Context) (json.RawMessage, error) {
 	var a json.RawMessage
 	err := c.do(ctx, pathStatus, noneMessage{}, &a)
 	return a, err
-}
-
-// A ChangeStream delivers the changes of the file system. It is used by one
-// goroutine. After an error it is only good for Close.
-type ChangeStream struct {
-	epoch  string
-	body   io.ReadCloser
-	lines  *bufio.Reader
-	cancel context.CancelCauseFunc
-	quiet  *time.Timer
-}
-
-// silence is how long mountd may send nothing before it counts as away.
-const silence = 4 * idleTime
-
-// Changes starts a stream of changes behind a sequence number of an epoch; with
-// the epoch "" it begins now. Another epoch than mountd's, or a number that it
-// cannot go back to, is ErrReset, at once or by Next. ctx bounds starting only.
-func (c *Client) Changes(ctx context.Context, epoch string, since uint64) (*ChangeStream, error) {
-	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	defer stop()
-	resp, err := c.post(life, pathChanges, changesMessage{epoch, since})
-	if err != nil {
-		cancel(err)
-		return nil, err
-	}
-	s := &ChangeStream{body: resp.Body, lines: bufio.NewReader(resp.Body), cancel: cancel}
-	s.quiet = time.AfterFunc(silence, func() { cancel(berth.ErrUnavailable) })
-	first, err := s.read()
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	s.epoch = first.Epoch
-	return s, nil
-}
-
-// Epoch names the run of the sequence numbers of the stream's changes.
-func (s *ChangeStream) Epoch() string { return s.epoch }
-
-// Next waits for changes, of which it returns at least one. ErrReset says that
-// some were missed; berth.ErrUnavailable that mountd went away.
-func (s *ChangeStream) Next(ctx context.Context) ([]berth.Change, error) {
-	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	defer stop()
-	for {
-		line, err := s.read()
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil, fmt.Errorf("cannot read changes: %w", context.Cause(ctx))
-		case err != nil:
-			return nil, err
-		case line.Reset:
-			return nil, ErrReset
-		case len(line.Changes) > 0:
-			return line.Changes, nil
-		}
-	}
-}
-
-func (s *ChangeStream) read() (changesLine, error) {
-	var line changesLine
-	data, err := readLine(s.lines)
-	if err != nil {
-		return line, fmt.Errorf("cannot read changes: %v: %w", err, berth.ErrUnavailable)
-	}
-	s.quiet.Reset(silence)
-	if err := json.Unmarshal(data, &line); err != nil {
-		return line, fmt.Errorf("cannot read changes: %w", err)
-	}
-	return line, nil
-}
-
-// readLine reads one line of bounded length.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxAnswer {
-			return nil, errors.New("a line is too long")
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
-}
-
-// Close ends the stream.
-func (s *ChangeStream) Close() error {
-	s.quiet.Stop()
-	s.cancel(context.Canceled)
-	return s.body.Close()
 }

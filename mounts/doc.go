@@ -1,7 +1,7 @@
 // Package mounts puts views into slots, keeps the installation's records, and
 // serves both to the gateway over a unix socket.
 //
-// Terms. The file system is the one FUSE mount of the bucket, at STATE/fs. A
+// Terms. The file system is the one FUSE mount of the bucket, at STATE/fs/bucket. A
 // slot is a directory STATE/slots/ID that a container sees from its start:
 // ID/home is bound to its /home and ID/ctl, which belongs to the gateway, to its
 // /run/berth. A view is mounted at ID/home/user when a chat claims the

@@ -8,7 +8,7 @@ import (
 	"berth/fusefs"
 )
 
-// A FileSystem is the one that is mounted at STATE/fs. It can be used from many
+// A FileSystem is the one that is mounted at Host.FSDir. It can be used from many
 // goroutines. FUSE makes one of the real file system; its errors are passed on.
 type FileSystem interface {
 	Trees

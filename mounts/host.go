@@ -49,7 +49,8 @@ type Host struct {
 
 // The places in the state directory.
 const (
-	fsName      = "fs"
+	fsName      = "fs"        // only root passes through it,
+	fsPoint     = "fs/bucket" // to where the file system is mounted
 	viewName    = "view"
 	slotsName   = "slots"
 	stageName   = "stage"
@@ -172,7 +173,7 @@ func (h *Host) openPlaces() error {
 	for _, d := range []struct {
 		name string
 		mode os.FileMode
-	}{{fsName, 0o700}, {viewName, 0o700}, {slotsName, 0o711}, {stageName, 0o700}, {journalName, 0o700}} {
+	}{{fsName, 0o700}, {fsPoint, 0o700}, {viewName, 0o700}, {slotsName, 0o711}, {stageName, 0o700}, {journalName, 0o700}} {
 		path := filepath.Join(h.opts.State, d.name)
 		if err := os.Mkdir(path, d.mode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

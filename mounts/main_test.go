@@ -187,7 +187,7 @@ func closeHost(t *testing.T, h *Host) {
 		t.Errorf("Unmount: %v", err)
 	}
 	h.Close()
-	if err := unix.Unmount(filepath.Join(h.opts.State, fsName), unix.MNT_DETACH); err != nil {
+	if err := unix.Unmount(h.FSDir(), unix.MNT_DETACH); err != nil {
 		t.Errorf("unmount fs: %v", err)
 	}
 	if left, err := mountsBelow(h.opts.State); err != nil || len(left) > 0 {

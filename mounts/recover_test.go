@@ -105,7 +105,7 @@ func TestDeadFileSystemIsReplaced(t *testing.T) {
 	c := newContainerOf(t, home)
 	run.kill()
 	mountDead(t, home+"/user")
-	mountDead(t, filepath.Join(state, fsName))
+	mountDead(t, filepath.Join(state, fsPoint))
 	mountDead(t, filepath.Join(state, viewName))
 	want(t, "dead home", c.ask("ls user"), "ENOTCONN")
 	newHost(t, testOptions(state))

@@ -203,6 +203,7 @@ func TestChangesArrive(t *testing.T) {
 
 func TestMountdAway(t *testing.T) {
 	c := NewClient(filepath.Join(t.TempDir(), "none.sock"), testToken)
+	c.patience = 30 * time.Millisecond
 	if _, err := c.NewSlot(t.Context()); !errors.Is(err, berth.ErrUnavailable) {
 		t.Errorf("NewSlot: got %v, want ErrUnavailable", err)
 	}
@@ -213,6 +214,33 @@ func TestMountdAway(t *testing.T) {
 	cancel()
 	if _, err := c.NewSlot(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("NewSlot with an ended context: got %v, want context.Canceled", err)
+	}
+}
+
+// A restart of mountd is not seen by those who ask meanwhile.
+func TestClientWaitsForRestart(t *testing.T) {
+	in := newInstallation(t)
+	moved := in.socket + ".moved"
+	if err := os.Rename(in.socket, moved); err != nil {
+		t.Fatal(err)
+	}
+	c := NewClient(in.socket, testToken)
+	defer c.Close()
+	asked := make(chan error, 1)
+	go func() {
+		_, err := c.NewSlot(t.Context())
+		asked <- err
+	}()
+	select {
+	case err := <-asked:
+		t.Fatalf("NewSlot did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := os.Rename(moved, in.socket); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-asked; err != nil {
+		t.Errorf("NewSlot: %v", err)
 	}
 }
 

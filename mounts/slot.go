@@ -17,9 +17,10 @@ import (
 
 // A slot is one directory below slots and what is mounted there.
 type slot struct {
-	mu   sync.Mutex // protects what follows, and the slot's directory and mounts
-	info SlotInfo
+	mu   sync.Mutex // protects gone, and the slot's directory, journal and mounts
 	gone bool
+
+	info SlotInfo // read under Host.mu, changed under that and mu
 }
 
 // maxExperts is how many experts one chat can have.
@@ -50,28 +51,16 @@ func (h *Host) NewSlot(ctx context.Context) (berth.ID, error) {
 	return id, nil
 }
 
-// Slots returns all slots, in the order of their ids.
+// Slots returns all slots, in the order of their ids. It waits for none of them.
 func (h *Host) Slots(ctx context.Context) ([]SlotInfo, error) {
-	var infos []SlotInfo
-	for _, s := range h.allSlots() {
-		s.mu.Lock()
-		if !s.gone {
-			infos = append(infos, s.info)
-		}
-		s.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	infos := make([]SlotInfo, 0, len(h.slots))
+	for _, s := range h.slots {
+		infos = append(infos, s.info)
 	}
 	slices.SortFunc(infos, func(a, b SlotInfo) int { return cmp.Compare(a.Slot, b.Slot) })
 	return infos, nil
-}
-
-func (h *Host) allSlots() []*slot {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := make([]*slot, 0, len(h.slots))
-	for _, s := range h.slots {
-		all = append(all, s)
-	}
-	return all
 }
 
 func (h *Host) slot(id berth.ID) *slot {
@@ -108,7 +97,9 @@ func (h *Host) MountView(ctx context.Context, id berth.ID, v berth.View) error {
 	if err := h.writeJournal(next); err != nil {
 		return err
 	}
+	h.mu.Lock()
 	s.info = next
+	h.mu.Unlock()
 	if err := h.mountView(ctx, id, *next.View, false); err != nil {
 		return fmt.Errorf("cannot mount the view of machine %s into slot %s: %w", v.Machine, id, err)
 	}

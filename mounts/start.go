@@ -25,14 +25,14 @@ func (h *Host) Start(ctx context.Context, trees Trees) error {
 }
 
 // FSDir is where the file system must be mounted.
-func (h *Host) FSDir() string { return filepath.Join(h.opts.State, fsName) }
+func (h *Host) FSDir() string { return filepath.Join(h.opts.State, fsPoint) }
 
 // IDMapped says whether STATE/view shows the machines' files as the gateway's.
 // Where it does not, the gateway must run as the machines' user.
 func (h *Host) IDMapped() bool { return h.idmapped }
 
 func (h *Host) openFS() error {
-	dir, err := openDir(h.state, fsName, false)
+	dir, err := openDir(h.state, fsPoint, false)
 	if err != nil {
 		return err
 	}
@@ -113,9 +113,10 @@ func (h *Host) recoverSlots(ctx context.Context) error {
 // them again, the gateway's view, and slots itself. The file system stays.
 // Nothing but Close may be called meanwhile or later.
 func (h *Host) Unmount() error {
-	var errs []error
-	for _, s := range h.allSlots() {
-		errs = append(errs, h.ReleaseSlot(context.Background(), s.info.Slot))
+	infos, err := h.Slots(context.Background())
+	errs := []error{err}
+	for _, info := range infos {
+		errs = append(errs, h.ReleaseSlot(context.Background(), info.Slot))
 	}
 	for _, name := range []string{viewName, stageName, slotsName} {
 		errs = append(errs, detachAll(filepath.Join(h.opts.State, name)))
