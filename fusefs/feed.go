@@ -64,7 +64,7 @@ func (d *feed) since(seq uint64) (changes []berth.Change, wait <-chan struct{}, 
 	switch {
 	case d.closed:
 		return nil, nil, errClosed
-	case seq >= d.next, seq+size < d.next:
+	case seq >= d.next, seq+size < d.next-1:
 		return nil, nil, ErrReset
 	}
 	for n := seq + 1; n < d.next; n++ {

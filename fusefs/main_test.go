@@ -25,30 +25,27 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveEnv); dir != "" {
 		os.Exit(serveForTest(dir))
 	}
-	// Mounts of a run that was killed would be mistaken for this one's.
-	before := mounted()
-	code := m.Run()
-	for _, path := range mounted() {
-		if !contains(before, path) {
-			fmt.Fprintln(os.Stderr, "a test left a mount:", path)
-			unix.Unmount(path, unix.MNT_DETACH)
-			code = 1
-		}
+	// Only mounts below this directory are this run's.
+	base, err := os.MkdirTemp("", "fusefs-test-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", base)
 	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	for _, path := range mounted(base) {
+		fmt.Fprintln(os.Stderr, "a test left a mount:", path)
+		unix.Unmount(path, unix.MNT_DETACH)
+		code = 1
+	}
+	os.RemoveAll(base)
 	os.Exit(code)
 }
 
-func contains(all []string, s string) bool {
-	for _, a := range all {
-		if a == s {
-			return true
-		}
-	}
-	return false
-}
-
-// mounted returns the mount points of berth's type.
-func mounted() []string {
+// mounted returns the mount points of berth's type below a directory.
+func mounted(base string) []string {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil
@@ -57,7 +54,7 @@ func mounted() []string {
 	var out []string
 	for s := bufio.NewScanner(file); s.Scan(); {
 		fields := strings.Fields(s.Text())
-		if strings.Contains(s.Text(), " - fuse.berth ") && len(fields) > 4 {
+		if strings.Contains(s.Text(), " - fuse.berth ") && len(fields) > 4 && within(fields[4], base) {
 			out = append(out, fields[4])
 		}
 	}
