@@ -70,6 +70,9 @@ func (s *Syncer) retake(ctx context.Context, ino index.Ino, f func(context.Conte
 		if err != nil {
 			return err
 		}
+		if !ok && !n.Remote {
+			return s.believe(ino)
+		}
 		if !ok {
 			return fmt.Errorf("cannot find content of inode %d in the bucket: %w", ino, fs.ErrNotExist)
 		}
@@ -86,6 +89,20 @@ func (s *Syncer) retake(ctx context.Context, ino index.Ino, f func(context.Conte
 		}
 	}
 	return fmt.Errorf("cannot read inode %d from the bucket: it changes all the time: %w", ino, object.ErrPrecondition)
+}
+
+// believe ends that an inode is Bare which was written to before it was described:
+// what is here is the truth.
+func (s *Syncer) believe(ino index.Ino) error {
+	return s.db.Update(func(b *index.Batch) error {
+		n, err := s.db.Inode(ino)
+		if err != nil || n.Remote {
+			return err
+		}
+		n.Bare = false
+		b.PutInode(n)
+		return s.retypeLocked(b, &n)
+	})
 }
 
 // origin returns an object that has an inode's generation, of a directory its

@@ -330,8 +330,18 @@ func (s *Syncer) putAside(ctx context.Context, r index.Remote) error {
 // copyToHistory keeps a version of a key. That it is gone already is no error.
 func (s *Syncer) copyToHistory(ctx context.Context, key, etag string, stamp index.Stamp) error {
 	_, err := s.store.Copy(ctx, historyKey(key, stamp, etag), key, object.CopyOptions{SourceETag: etag})
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, object.ErrPrecondition) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return err
+	if !errors.Is(err, object.ErrPrecondition) {
+		return err
+	}
+	info, err := s.store.Head(ctx, key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && info.ETag != etag:
+		return nil
+	case err != nil:
+		return err
+	}
+	return errTaken
 }

@@ -25,7 +25,24 @@ type witness struct {
 	t     testing.TB
 	inode func(index.Ino) (index.Inode, error)
 
-	mu sync.Mutex // one change of the bucket at a time
+	mu  sync.Mutex // one change of the bucket at a time
+	log []string   // what was done, to find out why a test failed
+}
+
+// note adds a line to the log.
+func (s *witness) note(format string, args ...any) {
+	s.log = append(s.log, fmt.Sprintf(format, args...))
+}
+
+// tell prints what was done to a key.
+func (s *witness) tell(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, line := range s.log {
+		if strings.Contains(line, key) {
+			s.t.Logf("%d %s", i, line)
+		}
+	}
 }
 
 func (s *witness) Put(ctx context.Context, key string, body io.ReaderAt, size int64, o object.PutOptions) (object.Info, error) {
@@ -38,6 +55,7 @@ func (s *witness) Put(ctx context.Context, key string, body io.ReaderAt, size in
 	defer s.mu.Unlock()
 	lost := s.losing(key)
 	info, err := s.Store.Put(ctx, key, bytes.NewReader(b), size, o)
+	s.note("PUT %s inode %s if %q: %v", key, o.Metadata[metaIno], o.IfMatch, err)
 	s.confirm(lost, "PUT "+key)
 	return info, err
 }
@@ -47,6 +65,7 @@ func (s *witness) Copy(ctx context.Context, dst, src string, o object.CopyOption
 	defer s.mu.Unlock()
 	lost := s.losing(dst)
 	info, err := s.Store.Copy(ctx, dst, src, o)
+	s.note("COPY %s from %s: %v", dst, src, err)
 	s.confirm(lost, "COPY "+dst)
 	return info, err
 }
@@ -56,23 +75,24 @@ func (s *witness) Delete(ctx context.Context, key, ifMatch string) error {
 	defer s.mu.Unlock()
 	lost := s.losing(key)
 	err := s.Store.Delete(ctx, key, ifMatch)
+	s.note("DELETE %s if %q: %v", key, ifMatch, err)
 	s.confirm(lost, "DELETE "+key)
 	return err
 }
 
-// losing returns the number of the inode whose object a change replaces.
-func (s *witness) losing(key string) string {
+// losing returns the object of a file that a change replaces.
+func (s *witness) losing(key string) object.Info {
 	if strings.HasPrefix(key, ownPrefix) || strings.HasSuffix(key, "/") {
-		return ""
+		return object.Info{}
 	}
-	info, ok := s.peek(key)
-	if !ok {
-		return ""
-	}
-	return info.Metadata[metaIno]
+	info, _ := s.peek(key)
+	return info
 }
 
-func (s *witness) confirm(ino, what string) {
+// confirm sees to it that there is another object of the inode or with the same
+// content, as of a file that another tool put there.
+func (s *witness) confirm(lost object.Info, what string) {
+	ino := lost.Metadata[metaIno]
 	var number uint64
 	if _, err := fmt.Sscan(ino, &number); err != nil {
 		return
@@ -86,11 +106,14 @@ func (s *witness) confirm(ino, what string) {
 			s.t.Error(err)
 			return
 		}
-		if info, ok := s.peek(listed.Key); ok && info.Metadata[metaIno] == ino {
+		if info, ok := s.peek(listed.Key); ok && (info.Metadata[metaIno] == ino || info.ETag == lost.ETag) {
 			return
 		}
 	}
 	s.t.Errorf("after %s no object of inode %s is left", what, ino)
+	for i, line := range s.log {
+		s.t.Logf("%d %s", i, line)
+	}
 }
 
 func (s *witness) peek(key string) (object.Info, bool) {

@@ -185,6 +185,15 @@ func (w *world) at(p string) index.Inode {
 	return n
 }
 
+// describe is at for a file that is about to be changed: what it is gets asked
+// for first, again if the store fails.
+func (w *world) describe(p string) index.Inode {
+	w.t.Helper()
+	n := w.at(p)
+	w.waitFor("the attributes of "+p, func() bool { return w.sync.Describe(context.Background(), n.Ino) == nil })
+	return w.at(p)
+}
+
 func (w *world) parent(p string) (index.Inode, string) {
 	w.t.Helper()
 	dir, name := path.Split(p)
@@ -268,7 +277,7 @@ func (w *world) symlink(p, target string) index.Ino {
 // write replaces the content of a file: open, write, close and settle.
 func (w *world) write(p, content string) {
 	w.t.Helper()
-	n := w.at(p)
+	n := w.describe(p)
 	w.setBusy(n.Ino, true)
 	w.update(func(b *index.Batch) error {
 		n, err := w.db.Inode(n.Ino)
@@ -310,8 +319,7 @@ func (w *world) settle(ino index.Ino, size int64) {
 // chmod changes attributes, describing the file first as fusefs does.
 func (w *world) chmod(p string, mode uint32) {
 	w.t.Helper()
-	n := w.at(p)
-	w.check(w.sync.Describe(context.Background(), n.Ino))
+	n := w.describe(p)
 	w.update(func(b *index.Batch) error {
 		n, err := w.db.Inode(n.Ino)
 		if err != nil {
@@ -362,7 +370,7 @@ func (w *world) drop(b *index.Batch, dir index.Ino, name string, ino index.Ino) 
 
 func (w *world) hardlink(p, to string) {
 	w.t.Helper()
-	n := w.at(p)
+	n := w.describe(p)
 	dir, name := w.parent(to)
 	w.update(func(b *index.Batch) error {
 		n, err := w.db.Inode(n.Ino)
@@ -423,7 +431,7 @@ func (w *world) swap(p, q string) {
 	w.t.Helper()
 	pDir, pName := w.parent(p)
 	qDir, qName := w.parent(q)
-	pn, qn := w.at(p), w.at(q)
+	pn, qn := w.describe(p), w.describe(q)
 	w.update(func(b *index.Batch) error {
 		b.Unlink(pDir.Ino, pName, pn.Ino)
 		b.Unlink(qDir.Ino, qName, qn.Ino)
@@ -533,6 +541,17 @@ func (w *world) verify() {
 	w.verifyDir("", w.root, objects)
 	for key := range objects {
 		w.t.Errorf("object %q has no name", key)
+		w.tell(key)
+	}
+}
+
+// tell prints what was done to a key, if the store knows.
+func (w *world) tell(key string) {
+	w.t.Helper()
+	r, ok, err := w.db.Remote(w.tree + key)
+	w.t.Logf("known of %q: %v %+v %v", key, ok, r, err)
+	if f, ok := w.store.(*flaky); ok {
+		f.Store.(*witness).tell(key)
 	}
 }
 
@@ -556,6 +575,7 @@ func (w *world) verifyDir(p string, dir index.Ino, objects map[string]object.Inf
 		delete(objects, key)
 		if !ok {
 			w.t.Errorf("name %q has no object", key)
+			w.tell(key)
 			continue
 		}
 		w.verifyObject(key, &n, info)
@@ -571,6 +591,7 @@ func (w *world) verifyObject(key string, n *index.Inode, info object.Info) {
 		}
 		if !maps.Equal(info.Metadata, want) {
 			w.t.Errorf("object %q has metadata\n%v, want\n%v", key, info.Metadata, want)
+			w.tell(key)
 		}
 	}
 	want := ""
