@@ -194,6 +194,16 @@ type answer struct {
 // marshals to JSON.
 func (b *berth) call(t testing.TB, token, method, path string, body any) answer {
 	t.Helper()
+	a, err := b.try(t, token, method, path, body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+// try is call where the gateway may be away.
+func (b *berth) try(t testing.TB, token, method, path string, body any) (answer, error) {
+	t.Helper()
 	var r io.Reader
 	switch x := body.(type) {
 	case nil:
@@ -221,14 +231,11 @@ func (b *berth) call(t testing.TB, token, method, path string, body any) answer 
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
+		return answer{}, err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
-	return answer{res.StatusCode, res.Header, text}
+	return answer{res.StatusCode, res.Header, text}, err
 }
 
 // want checks the status and decodes the answer into out unless that is nil.

@@ -48,7 +48,6 @@ func (b *browser) do(name string, a args) (answer struct {
 	Error    string
 	Status   int
 	URL      string
-	Text     string
 	Overflow int
 	Problems []string
 	Cookies  []struct {

@@ -60,8 +60,8 @@ func TestKilledChildren(t *testing.T) {
 		})
 		command := fmt.Sprintf("cat /home/user/workspace/n && echo %d > /home/user/workspace/n", i+1)
 		eventually(t, "a tool call succeeds after kill -9 of "+name, 60*time.Second, func() bool {
-			a := b.call(t, b.Member, "POST", "/v1/chats/c/tools/bash", map[string]any{"command": command})
-			return a.Status == 200 && strings.Contains(string(a.Body), fmt.Sprintf(`"stdout":"%d\n"`, i))
+			a, err := b.try(t, b.Member, "POST", "/v1/chats/c/tools/bash", map[string]any{"command": command})
+			return err == nil && a.Status == 200 && strings.Contains(string(a.Body), fmt.Sprintf(`"stdout":"%d\n"`, i))
 		})
 	}
 	b.flush(t)

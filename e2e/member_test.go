@@ -25,7 +25,7 @@ func TestMember(t *testing.T) {
 	equal(t, "machine after the first call", b.machine(t, b.Member, "c1"), "running")
 
 	// The page shows the file without a reload, the bucket has it as a plain object.
-	page.do("wait", args{"text": "hello.py"})
+	page.do("waitRole", args{"role": "link", "name": `Added hello\.py`})
 	page.shot("change")
 	b.flush(t)
 	bucket := b.bucket(t)
@@ -35,8 +35,8 @@ func TestMember(t *testing.T) {
 
 	// A second edit, and its diff.
 	b.sh(t, b.Member, "c1", `printf 'print("two")\n' > hello.py`)
-	page.do("clickSelector", args{"selector": "[data-change='" + hello + "']"})
-	page.do("waitSelector", args{"selector": "[data-diff]"})
+	page.do("click", args{"role": "link", "name": `hello\.py`})
+	page.do("waitSelector", args{"selector": "[role=table][aria-label=Diff]"})
 	page.do("wait", args{"text": `print("two")`})
 	page.do("wait", args{"text": `print("one")`})
 	page.shot("diff")

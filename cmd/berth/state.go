@@ -169,21 +169,31 @@ func checkAncestor(dir string) error {
 	return nil
 }
 
-// clearMounts detaches every mount at or below dir, the innermost and latest
-// first, and returns how many there were.
+// clearMounts detaches every mount at or below dir and returns how many there
+// were. An outer mount takes those below it along: their paths may lead through
+// a file system whose server is dead, where nothing can be looked up any more.
 func clearMounts(dir string) (int, error) {
-	points, err := mountsBelow(dir)
-	if err != nil {
-		return 0, err
-	}
-	for i := len(points) - 1; i >= 0; i-- {
-		err := unix.Unmount(points[i], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		// A mount that propagated may have gone with its peer.
-		if err != nil && err != unix.EINVAL && err != unix.ENOENT {
-			return 0, fmt.Errorf("cannot unmount %s: %w", points[i], err)
+	cleared := 0
+	for {
+		points, err := mountsBelow(dir)
+		if err != nil || len(points) == 0 {
+			return cleared, err
+		}
+		if cleared == 0 {
+			cleared = len(points)
+		}
+		// The first one has no other of them around it, but may lie under a
+		// mount that was stacked on it: that one goes first.
+		err = unix.Unmount(points[0], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		// A mount that propagated may have gone with its peer meanwhile.
+		if err != nil && err != unix.EINVAL {
+			return cleared, fmt.Errorf("cannot unmount %s: %w", points[0], err)
+		}
+		left, listErr := mountsBelow(dir)
+		if listErr != nil || (err != nil && len(left) >= len(points)) {
+			return cleared, errors.Join(listErr, fmt.Errorf("cannot unmount %s: %w", points[0], err))
 		}
 	}
-	return len(points), nil
 }
 
 // mountsBelow lists the mount points at or below dir, as mountinfo
