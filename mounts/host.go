@@ -42,6 +42,7 @@ type Host struct {
 	fsDir, template           int
 	slotsMount                mountID
 	idmapped                  bool
+	beneath                   func(tree, dir int) error // moves a mount under another; kernel 6.5
 
 	mu    sync.Mutex // protects slots
 	slots map[berth.ID]*slot
@@ -76,6 +77,7 @@ func Prepare(o Options) (*Host, error) {
 	h := &Host{
 		opts: o, log: o.Logger, slots: make(map[berth.ID]*slot),
 		state: -1, slotsDir: -1, stageDir: -1, fsDir: -1, template: -1,
+		beneath: func(tree, dir int) error { return moveMount(tree, dir, moveMountBeneath) },
 	}
 	if err := h.prepare(); err != nil {
 		h.closeFiles()

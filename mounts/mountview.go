@@ -103,7 +103,7 @@ func (h *Host) putView(id berth.ID, v berth.View, target int, dead bool) (err er
 // replaceView moves the view under what is mounted in the slot now, which is
 // then taken away, so that at no time there is neither.
 func (h *Host) replaceView(id berth.ID, top, target int) error {
-	err := moveMount(top, target, moveMountBeneath)
+	err := h.beneath(top, target)
 	if err == nil {
 		return detach(target)
 	}

@@ -113,6 +113,21 @@ func TestDeadFileSystemIsReplaced(t *testing.T) {
 	want(t, "write", c.ask("put user/workspace/x"), "written")
 }
 
+// On a kernel before 6.5 the dead view goes before the new one comes.
+func TestDeadViewIsReplacedOnOldKernel(t *testing.T) {
+	h := newHost(t, testOptions(t.TempDir()))
+	h.beneath = func(int, int) error { return fmt.Errorf("move_mount: %w", unix.EINVAL) }
+	id := mustSlot(t, h)
+	c := newContainer(t, h, id)
+	mustMount(t, h, id, memberView)
+	mountDead(t, filepath.Join(h.opts.State, slotsName, string(id), homeUser))
+	want(t, "dead home", c.ask("ls user"), "ENOTCONN")
+	if err := h.mountView(t.Context(), id, memberView, true); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "home", c.ask("ls user/workspace"), "[shared]")
+}
+
 func TestReleaseOfDeadView(t *testing.T) {
 	h := newHost(t, testOptions(t.TempDir()))
 	id := mustSlot(t, h)

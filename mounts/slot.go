@@ -172,13 +172,17 @@ func (h *Host) makeSlotDirs(id berth.ID) error {
 		return err
 	}
 	defer unix.Close(dir)
+	uid, gid := int(h.opts.GatewayUID), int(h.opts.GatewayGID)
+	if !h.idmapped { // the gateway runs as the machines' user, to whom ctl is read-only
+		uid, gid = int(h.opts.MachineUID), int(h.opts.MachineGID)
+	}
 	for _, d := range []struct {
 		name     string
 		mode     uint32
 		uid, gid int
 	}{
 		{"home", 0o755, 0, 0}, {homeUser, 0o755, 0, 0},
-		{"ctl", 0o711, int(h.opts.GatewayUID), int(h.opts.GatewayGID)},
+		{"ctl", 0o711, uid, gid},
 	} {
 		err := unix.Mkdirat(dir, d.name, d.mode)
 		if err == nil { // the umask may have taken bits away

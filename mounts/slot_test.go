@@ -234,3 +234,32 @@ func TestGatewayViewIsMapped(t *testing.T) {
 		t.Errorf("owner in the view: got %d:%d, want %d", st.Uid, st.Gid, gatewayUID)
 	}
 }
+
+// Without id-mapped mounts the gateway runs as the machines' user.
+func TestGatewayViewWithoutMapping(t *testing.T) {
+	h, err := Prepare(testOptions(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.users.Close()
+	h.users = nil
+	if err := unix.Mount("tmpfs", h.FSDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m,mode=755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeHost(t, h) })
+	if err := h.Start(t.Context(), dirTrees{h.FSDir()}); err != nil {
+		t.Fatal(err)
+	}
+	if h.IDMapped() {
+		t.Error("the view says that it is id-mapped")
+	}
+	if err := h.attachTrees(t.Context(), memberView); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{viewName + "/acme/members/ann", slotsName + "/" + string(mustSlot(t, h)) + "/ctl"} {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(h.opts.State, name), &st); err != nil || st.Uid != machineUID {
+			t.Errorf("owner of %s: got %d, %v; want %d", name, st.Uid, err, machineUID)
+		}
+	}
+}
