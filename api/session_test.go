@@ -159,7 +159,8 @@ func TestHosts(t *testing.T) {
 
 func FuzzOpenTicket(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
-	good := MintSignIn(secret, "acme", "ann", now)
+	// Not by MintSignIn, whose nonce differs between the fuzzer's processes.
+	good := signTicket(secret, forSignIn, ticket{Workspace: "acme", User: "ann", Role: kindMember, Expires: now.Unix() + 1, Nonce: "n"})
 	for _, s := range []string{good, good + "x", "", ".", "a.b", strings.ToUpper(good)} {
 		f.Add(s)
 	}
