@@ -5,3 +5,6 @@ var CopyParts = (*Store).copyParts
 
 // PartLayout lets tests try sizes that nobody uploads in a test.
 var PartLayout = partLayout
+
+// BaseURL is where the keys of the bucket are.
+func BaseURL(s *Store) string { return s.base.String() }

@@ -54,6 +54,8 @@ const (
 // Store is a bucket of an S3 server.
 type Store struct {
 	core      *minio.Core
+	creds     Options
+	base      *url.URL // of the bucket, with a slash at the end
 	http      *http.Client
 	transport *http.Transport
 	bucket    string
@@ -63,9 +65,9 @@ type Store struct {
 
 var _ object.Store = (*Store)(nil)
 
-// New returns the bucket as a Store. No request is made. Close it after use.
-func New(o Options) (*Store, error) {
-	bad := func(why string) (*Store, error) {
+// endpoint checks the options and returns where the server is.
+func (o Options) endpoint() (*url.URL, error) {
+	bad := func(why string) (*url.URL, error) {
 		return nil, fmt.Errorf("cannot use store %q: %s: %w", o.URL, why, fs.ErrInvalid)
 	}
 	u, err := url.Parse(o.URL)
@@ -78,8 +80,19 @@ func New(o Options) (*Store, error) {
 		return bad("the URL must hold scheme, host and port only")
 	case o.Bucket == "":
 		return bad("no bucket is named")
+	case o.AccessKey == "" || o.SecretKey == "":
+		return bad("there are no credentials for it")
 	case o.PartSize != 0 && o.PartSize < minPartSize:
 		return bad("parts must have at least 5 MiB")
+	}
+	return u, nil
+}
+
+// New returns the bucket as a Store. No request is made. Close it after use.
+func New(o Options) (*Store, error) {
+	u, err := o.endpoint()
+	if err != nil {
+		return nil, err
 	}
 	if o.Region == "" {
 		o.Region = DefaultRegion
@@ -101,8 +114,14 @@ func New(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use store %q: %w", o.URL, err)
 	}
+	base, err := bucketURL(core, o.Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use bucket %q of store %q: %w: %w", o.Bucket, o.URL, fs.ErrInvalid, err)
+	}
 	return &Store{
 		core:      core,
+		creds:     o,
+		base:      base,
 		http:      &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		transport: transport,
 		bucket:    o.Bucket,

@@ -183,7 +183,7 @@ func TestBrokenAnswers(t *testing.T) {
 		}
 	})
 	t.Run("nobody listens", func(t *testing.T) {
-		s, err := s3.New(s3.Options{URL: "http://127.0.0.1:1", Bucket: "b"})
+		s, err := s3.New(s3.Options{URL: "http://127.0.0.1:1", Bucket: "bucket", AccessKey: "a", SecretKey: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,13 +285,44 @@ func (zeros) ReadAt(p []byte, _ int64) (int, error) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []s3.Options{
-		{URL: "", Bucket: "b"}, {URL: "127.0.0.1:1", Bucket: "b"}, {URL: "ftp://x", Bucket: "b"}, {URL: "http://", Bucket: "b"},
-		{URL: "http://u:p@x", Bucket: "b"}, {URL: "http://x/path", Bucket: "b"}, {URL: "http://x?q", Bucket: "b"}, {URL: "http://x"},
-		{URL: "http://x", Bucket: "b", PartSize: 1},
+	for _, change := range []func(*s3.Options){
+		func(o *s3.Options) { o.URL = "" },
+		func(o *s3.Options) { o.URL = "127.0.0.1:1" },
+		func(o *s3.Options) { o.URL = "ftp://x" },
+		func(o *s3.Options) { o.URL = "http://" },
+		func(o *s3.Options) { o.URL = "http://u:p@x" },
+		func(o *s3.Options) { o.URL = "http://x/path" },
+		func(o *s3.Options) { o.URL = "http://x?q" },
+		func(o *s3.Options) { o.Bucket = "" },
+		func(o *s3.Options) { o.Bucket = "b" },
+		func(o *s3.Options) { o.AccessKey = "" },
+		func(o *s3.Options) { o.SecretKey = "" },
+		func(o *s3.Options) { o.PartSize = 1 },
 	} {
+		o := s3.Options{URL: "http://x", Bucket: "bucket", AccessKey: "a", SecretKey: "s"}
+		change(&o)
 		if _, err := s3.New(o); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%+v: got %v, want fs.ErrInvalid", o, err)
 		}
+	}
+}
+
+// TestBaseURL proves that the bucket is named where the server looks for it.
+func TestBaseURL(t *testing.T) {
+	for _, c := range []struct{ url, region, bucket, want string }{
+		{"http://127.0.0.1:9000", "", "bucket", "http://127.0.0.1:9000/bucket/"},
+		{"https://minio.example.com/", "", "bucket", "https://minio.example.com/bucket/"},
+		{"https://s3.amazonaws.com", "eu-west-1", "bucket", "https://bucket.s3.dualstack.eu-west-1.amazonaws.com/"},
+		{"https://s3.amazonaws.com", "", "my.bucket", "https://s3.dualstack.us-east-1.amazonaws.com/my.bucket/"},
+	} {
+		s, err := s3.New(s3.Options{URL: c.url, Region: c.region, Bucket: c.bucket, AccessKey: "a", SecretKey: "s"})
+		if err != nil {
+			t.Errorf("%s: %v", c.url, err)
+			continue
+		}
+		if got := s3.BaseURL(s); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.url, got, c.want)
+		}
+		s.Close()
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+	"github.com/minio/minio-go/v7/pkg/signer"
 )
 
 // newTransport is tuned for many small requests in parallel: as many idle
@@ -47,16 +49,9 @@ const maxAnswer = 16 << 20
 // as it came. An answer outside 2xx is a minio.ErrorResponse. The caller closes
 // the body of the answer.
 func (s *Store) do(ctx context.Context, method, key string, query url.Values, header http.Header) (*http.Response, error) {
-	u, err := s.core.Presign(ctx, method, s.bucket, key, 15*time.Minute, query)
+	req, err := s.sign(ctx, method, key, query, header)
 	if err != nil {
 		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	for k, v := range header {
-		req.Header[k] = v
 	}
 	resp, err := s.http.Do(req)
 	if err != nil {
@@ -79,4 +74,35 @@ func (s *Store) do(ctx context.Context, method, key string, query url.Values, he
 		answer.Message = resp.Status
 	}
 	return nil, answer
+}
+
+// emptyDigest is the SHA-256 of no body.
+const emptyDigest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// sign makes a request without a body, all of whose headers are signed.
+func (s *Store) sign(ctx context.Context, method, key string, query url.Values, header http.Header) (*http.Request, error) {
+	u := *s.base
+	u.RawPath = u.Path + s3utils.EncodePath(key)
+	u.Path += key
+	u.RawQuery = s3utils.QueryEncode(query)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	req.Header.Set("X-Amz-Content-Sha256", emptyDigest)
+	return signer.SignV4(*req, s.creds.AccessKey, s.creds.SecretKey, s.creds.Session, s.creds.Region), nil
+}
+
+// bucketURL returns where the bucket's keys are: minio knows which servers take
+// the bucket in the host's name and which in the path.
+func bucketURL(core *minio.Core, bucket string) (*url.URL, error) {
+	u, err := core.Presign(context.Background(), http.MethodGet, bucket, "", time.Minute, nil)
+	if err != nil {
+		return nil, err
+	}
+	u.RawQuery = ""
+	return u, nil
 }
