@@ -1,4 +1,4 @@
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { getDiff } from '../api/calls.ts';
 import { ApiError, messageOf } from '../api/client.ts';
@@ -21,7 +21,6 @@ export function DiffView({ place, call, me }: DiffViewProps) {
   const query = useQuery({
     queryKey: ['diff', placeKey(place), call],
     queryFn: ({ signal }) => getDiff(place, call, me, signal),
-    placeholderData: keepPreviousData,
   });
   if (query.isError) {
     if (query.error instanceof ApiError && query.error.status === 404) {
@@ -37,7 +36,7 @@ export function DiffView({ place, call, me }: DiffViewProps) {
     }
     return <ErrorNotice title="Cannot show the diff" cause={messageOf(query.error)} onRetry={() => void query.refetch()} />;
   }
-  if (!query.data || query.isPlaceholderData) return <Skeleton label="Loading the diff" lines={12} />;
+  if (!query.data) return <Skeleton label="Loading the diff" lines={12} />;
   return <DiffContent diff={query.data} call={call} />;
 }
 

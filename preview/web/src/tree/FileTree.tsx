@@ -1,16 +1,14 @@
 import { defaultRangeExtractor, useVirtualizer, type Range } from '@tanstack/react-virtual';
-import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, type KeyboardEvent } from 'react';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { formatRoute } from '../route/route.ts';
 import { parseKey } from '../route/place.ts';
 import { navigate } from '../route/useRoute.ts';
 import { useRowHeight } from '../ui/useLayout.ts';
-import { treeKey, typeAhead, type TreeAction } from './keys.ts';
-import { flatten, focusAfter, type TreeRoot, type TreeRow } from './model.ts';
+import { useFocusedRow, useKeptFocus, useShownSelection } from './focus.ts';
+import { flatten, type TreeRoot, type TreeRow } from './model.ts';
 import { useTree } from './store.ts';
 import { TreeItem } from './TreeItem.tsx';
-
-/** Letters typed within this time belong to one word. */
-const typingPause = 700;
+import { useTreeKeyboard } from './useTreeKeyboard.ts';
 
 interface FileTreeProps {
   roots: readonly TreeRoot[];
@@ -28,7 +26,6 @@ export function FileTree({ roots, selected, onOpenFile }: FileTreeProps) {
   const rows = useMemo(() => flatten({ directories, expanded }, roots), [directories, expanded, roots]);
   const [focused, setFocused] = useState(selected);
   const scroller = useRef<HTMLDivElement>(null);
-  const typed = useRef({ text: '', at: 0 });
   const rowHeight = useRowHeight();
 
   const current = useFocusedRow(rows, focused, setFocused);
@@ -60,33 +57,15 @@ export function FileTree({ roots, selected, onOpenFile }: FileTreeProps) {
       onOpenFile();
     }
   };
-  const act = (action: TreeAction) => {
-    if (action.type === 'expand') expand(action.keys);
-    else if (action.type === 'collapse') collapse(action.keys);
-    else {
-      const index = rows.findIndex((r) => r.key === action.key);
-      const row = rows[index];
-      if (action.type === 'activate' && row) activate(row);
-      if (action.type === 'focus' && row) {
-        setFocused(row.key);
-        keepFocus.take();
-        virtual.scrollToIndex(index);
-      }
-    }
+  const moveTo = (index: number) => {
+    const row = rows[index];
+    if (!row || row.key === current) return;
+    setFocused(row.key);
+    keepFocus.take();
+    virtual.scrollToIndex(index);
   };
-  const onKeyDown = (e: KeyboardEvent) => {
-    if (e.ctrlKey || e.metaKey || e.altKey) return;
-    const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 0) / rowHeight) - 1);
-    let action = treeKey(rows, current, e.key, page);
-    if (!action && e.key.length === 1) {
-      const goesOn = e.timeStamp - typed.current.at < typingPause;
-      typed.current = { text: (goesOn ? typed.current.text : '') + e.key, at: e.timeStamp };
-      action = typeAhead(rows, focusedIndex, typed.current.text);
-    }
-    if (!action) return;
-    e.preventDefault();
-    act(action);
-  };
+  const pageRows = () => Math.floor((scroller.current?.clientHeight ?? 0) / rowHeight) - 1;
+  const onKeyDown = useTreeKeyboard({ rows, current, pageRows, moveTo, activate, expand, collapse });
 
   return (
     <div className="tree" ref={scroller} role="tree" aria-label="Files" onKeyDown={onKeyDown} onFocus={keepFocus.onFocus} onBlur={keepFocus.onBlur}>
@@ -111,59 +90,4 @@ export function FileTree({ roots, selected, onOpenFile }: FileTreeProps) {
       </div>
     </div>
   );
-}
-
-/** The key of the row with the tab stop; when that row goes, a neighbour has it. */
-function useFocusedRow(rows: readonly TreeRow[], focused: string, setFocused: (key: string) => void): string {
-  const before = useRef(rows);
-  const current = focusAfter(before.current, rows, focused);
-  useLayoutEffect(() => {
-    before.current = rows;
-    if (current !== focused) setFocused(current);
-  });
-  return current;
-}
-
-/**
- * Keeps the keyboard's focus in the tree when the focused row moves or goes, and
- * never takes it from elsewhere. take moves it to the row with the tab stop.
- */
-function useKeptFocus(scroller: React.RefObject<HTMLElement | null>, current: string) {
-  const inside = useRef(false);
-  const wanted = useRef(false);
-  useLayoutEffect(() => {
-    const lost = inside.current && document.activeElement === document.body;
-    if (!wanted.current && !lost) return;
-    const row = scroller.current?.querySelector<HTMLElement>('[role=treeitem][tabindex="0"]');
-    if (!row || row.dataset.key !== current) return;
-    wanted.current = false;
-    row.focus({ preventScroll: true });
-  });
-  return useMemo(
-    () => ({
-      take: () => void (wanted.current = true),
-      onFocus: () => void (inside.current = true),
-      onBlur: (e: React.FocusEvent) => {
-        const left = e.target;
-        // A row that was removed did not give the focus away.
-        queueMicrotask(() => {
-          if (left.isConnected && !scroller.current?.contains(document.activeElement)) inside.current = false;
-        });
-      },
-    }),
-    [scroller],
-  );
-}
-
-/** Scrolls to what was opened, once, and gives it the tab stop. */
-function useShownSelection(rows: readonly TreeRow[], selected: string, setFocused: (key: string) => void, scrollTo: (index: number) => void) {
-  const shown = useRef('');
-  useEffect(() => {
-    if (shown.current === selected) return;
-    const index = rows.findIndex((r) => r.key === selected);
-    if (index < 0) return;
-    shown.current = selected;
-    setFocused(selected);
-    scrollTo(index);
-  });
 }

@@ -17,7 +17,7 @@ interface TreeItemProps {
 
 /** What a note row says; a name row says its name. */
 function label(row: TreeRow): string {
-  if (row.type === 'error') return `${row.label} — press to try again`;
+  if (row.type === 'error') return `Try again: ${row.label}`;
   return shownName(row.label);
 }
 

@@ -1,4 +1,4 @@
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { lazy, Suspense, useMemo, useState } from 'react';
 import { ApiError, messageOf } from '../api/client.ts';
 import { readContent, wholeLimit, type Content, type Part } from '../api/content.ts';
@@ -32,7 +32,6 @@ export function FileContent({ place }: { place: Place }) {
   const query = useQuery({
     queryKey: ['file', key, part],
     queryFn: ({ signal }) => readContent(place, part, signal),
-    placeholderData: keepPreviousData,
   });
   if (query.isError) {
     if (query.error instanceof ApiError && query.error.status === 404) return <MissingFile place={place} />;
