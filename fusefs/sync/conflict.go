@@ -97,7 +97,7 @@ func (s *Syncer) judge(ctx context.Context, r index.Remote, n *index.Inode, w wa
 	}
 	seen := r
 	seen.Intent = index.Intent{}
-	if r.ETag != "" && sameVersion(r, info) {
+	if r.ETag != "" && sameObject(r, info, a) {
 		seen.LastModified = unixNano(info.LastModified)
 		return s.setRemote(r, seen) // the request did not arrive
 	}
@@ -112,6 +112,8 @@ func (s *Syncer) judge(ctx context.Context, r index.Remote, n *index.Inode, w wa
 	case order == 0:
 		seen.Ino, seen.Gen = n.Ino, gen(n)
 		return s.mergeAttributes(r, seen, n, a)
+	case order > 0 && a.own() == r.Stamp && info.ETag == r.ETag:
+		return s.mergeAttributes(r, seen, n, a) // what ours was made from
 	case order > 0:
 		if err := s.copyToHistory(ctx, r.Key, info.ETag, a.stamp); err != nil {
 			return err
@@ -129,6 +131,15 @@ func sameVersion(r index.Remote, info object.Info) bool {
 	}
 	modified := unixNano(info.LastModified)
 	return r.LastModified == 0 || modified == 0 || r.LastModified == modified
+}
+
+// sameObject is sameVersion for an object whose attributes are known: these do not
+// count in the ETag.
+func sameObject(r index.Remote, info object.Info, a attributes) bool {
+	if !sameVersion(r, info) {
+		return false
+	}
+	return r.Stamp.IsZero() && r.AttrStamp.IsZero() || a.own() == r.Stamp && a.ownAttr() == r.AttrStamp
 }
 
 // judgeDir is judge for a directory, which has attributes only.

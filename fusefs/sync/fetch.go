@@ -43,19 +43,6 @@ func (s *Syncer) Fetch(ctx context.Context, ino index.Ino) error {
 	return s.fetches.do(ctx, s.ctx, ino, func(ctx context.Context) error { return s.retake(ctx, ino, s.fetch) })
 }
 
-// Describe asks the bucket for the attributes of a Bare inode; its number stays.
-// The inode can turn out to be a symlink. Errors are those of Fetch.
-func (s *Syncer) Describe(ctx context.Context, ino index.Ino) error {
-	n, err := s.db.Inode(ino)
-	if err != nil {
-		return err
-	}
-	if !n.Bare {
-		return nil
-	}
-	return s.describes.do(ctx, s.ctx, ino, func(ctx context.Context) error { return s.retake(ctx, ino, s.describe) })
-}
-
 // retake calls f until it has the inode as the bucket has it.
 func (s *Syncer) retake(ctx context.Context, ino index.Ino, f func(context.Context, *index.Inode, index.Remote) error) error {
 	for range maxRetakes {
@@ -120,113 +107,6 @@ func (s *Syncer) origin(n *index.Inode) (index.Remote, bool, error) {
 		return r, true, err
 	}
 	return s.holder(n, "")
-}
-
-// describe does one try of Describe.
-func (s *Syncer) describe(ctx context.Context, n *index.Inode, r index.Remote) error {
-	if r.ETag == "" { // a directory that is only a prefix
-		return s.described(n, r, object.Info{}, attributes{mode: defaultDirMode, mtime: n.Mtime, ctime: n.Ctime, foreign: true, foreignAttr: true}, "")
-	}
-	info, err := s.store.Head(ctx, r.Key)
-	if err != nil {
-		return err
-	}
-	s.reached()
-	if !sameVersion(r, info) {
-		return object.ErrPrecondition
-	}
-	a := decodeAttributes(info, n.IsDir())
-	target := ""
-	if a.mode&index.TypeMask == index.TypeSymlink {
-		if info.Size > maxTarget {
-			a.mode = defaultFileMode
-		} else if target, err = s.readTarget(ctx, r); err != nil {
-			return err
-		}
-	}
-	return s.described(n, r, info, a, target)
-}
-
-func (s *Syncer) readTarget(ctx context.Context, r index.Remote) (string, error) {
-	body, _, err := s.store.Get(ctx, r.Key, object.GetOptions{IfMatch: r.ETag})
-	if err != nil {
-		return "", err
-	}
-	defer body.Close()
-	b, err := io.ReadAll(io.LimitReader(body, maxTarget+1))
-	if err != nil {
-		return "", fmt.Errorf("cannot read symlink %q: %w", r.Key, err)
-	}
-	return string(b), nil
-}
-
-// described writes what a Bare inode turned out to be.
-func (s *Syncer) described(n *index.Inode, r index.Remote, info object.Info, a attributes, target string) error {
-	return s.db.Update(func(b *index.Batch) error {
-		now, err := s.sameLocked(n, r)
-		if err != nil {
-			return err
-		}
-		if !now.Bare {
-			return nil
-		}
-		s.describeLocked(b, &now, r, info, a, target)
-		return s.retypeLocked(b, &now)
-	})
-}
-
-// sameLocked returns an inode as it is inside Update, or errChanged if it or its
-// object is not what was looked at.
-func (s *Syncer) sameLocked(n *index.Inode, r index.Remote) (index.Inode, error) {
-	now, err := s.db.Inode(n.Ino)
-	if err != nil {
-		return now, err
-	}
-	cur, _, err := s.db.Remote(r.Key)
-	if err != nil {
-		return now, err
-	}
-	if now.Gen != n.Gen || cur.ETag != r.ETag || r.ETag != "" && (cur.Ino != r.Ino || cur.Gen != r.Gen) {
-		return now, errChanged
-	}
-	return now, nil
-}
-
-// describeLocked fills a Bare inode and its Remote; the caller's changes of now
-// are written with it.
-func (s *Syncer) describeLocked(b *index.Batch, now *index.Inode, r index.Remote, info object.Info, a attributes, target string) {
-	s.setAttributes(now, a)
-	now.Bare = false
-	now.Stamp, now.AttrStamp = a.own(), a.ownAttr()
-	if target != "" {
-		now.Target, now.Size, now.Remote = target, int64(len(target)), false
-	}
-	b.PutInode(*now)
-	if r.ETag == "" {
-		return
-	}
-	cur, ok, err := s.db.Remote(r.Key)
-	if err != nil || !ok {
-		return
-	}
-	cur.LastModified = unixNano(info.LastModified)
-	cur.Stamp, cur.AttrStamp = now.Stamp, now.AttrStamp
-	b.PutRemote(cur)
-}
-
-// retypeLocked writes the type that is known now into the directory entries.
-func (s *Syncer) retypeLocked(b *index.Batch, n *index.Inode) error {
-	if n.IsDir() {
-		return nil
-	}
-	names, err := s.db.Names(n)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		b.Link(name.Parent, name.Name, n.Ino, n.Mode&index.TypeMask)
-	}
-	return nil
 }
 
 // fetch does one try of Fetch.

@@ -31,7 +31,9 @@
 //     commit that tells of it.
 //
 // Limits. There are no tombstones yet: a foreign write of a key that was removed
-// here brings the file back. Names in the bucket that no directory can show are
+// here brings the file back. Stores date objects by the second, so that another
+// gateway's change of the attributes alone is not seen by a listing if it came in
+// the second of the write before. Names in the bucket that no directory can show are
 // hidden and counted.
 package sync
 
