@@ -173,26 +173,22 @@ func checkAncestor(dir string) error {
 // were. An outer mount takes those below it along: their paths may lead through
 // a file system whose server is dead, where nothing can be looked up any more.
 func clearMounts(dir string) (int, error) {
-	cleared := 0
+	cleared, tried := 0, 0
 	for {
 		points, err := mountsBelow(dir)
 		if err != nil || len(points) == 0 {
 			return cleared, err
 		}
-		if cleared == 0 {
-			cleared = len(points)
-		}
-		// The first one has no other of them around it, but may lie under a
-		// mount that was stacked on it: that one goes first.
+		cleared = max(cleared, len(points))
+		// The first one has no other of them around it; one that is stacked on
+		// it goes before it, under the same name.
 		err = unix.Unmount(points[0], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		// A mount that propagated may have gone with its peer meanwhile.
-		if err != nil && err != unix.EINVAL {
+		// It may have gone meanwhile, with a peer that it propagated to.
+		gone := err == unix.EINVAL && len(points) != tried
+		if err != nil && !gone {
 			return cleared, fmt.Errorf("cannot unmount %s: %w", points[0], err)
 		}
-		left, listErr := mountsBelow(dir)
-		if listErr != nil || (err != nil && len(left) >= len(points)) {
-			return cleared, errors.Join(listErr, fmt.Errorf("cannot unmount %s: %w", points[0], err))
-		}
+		tried = len(points)
 	}
 }
 
