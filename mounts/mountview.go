@@ -31,10 +31,10 @@ func (h *Host) places(v berth.View) []place {
 	return ps
 }
 
-// mountView makes the slot show the view: as a whole if there is none yet or if
-// anew is set, which replaces what a dead process mounted; else what is missing.
-// The slot is locked.
-func (h *Host) mountView(ctx context.Context, id berth.ID, v berth.View, anew bool) error {
+// mountView makes the slot show the view: as a whole if it shows none, or one
+// that a dead process mounted, which it replaces; else what is missing. The slot
+// is locked.
+func (h *Host) mountView(ctx context.Context, id berth.ID, v berth.View) error {
 	if err := h.attachTrees(ctx, v); err != nil {
 		return err
 	}
@@ -50,15 +50,29 @@ func (h *Host) mountView(ctx context.Context, id berth.ID, v berth.View, anew bo
 	if on == h.slotsMount {
 		return h.putView(id, v, target, false)
 	}
-	if anew {
+	ps := h.places(v)
+	if alive, err := h.shows(target, ps[0]); err != nil || !alive {
 		return h.putView(id, v, target, true)
 	}
-	for _, p := range h.places(v) {
+	for _, p := range ps[1:] {
 		if err := h.ensure(target, p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// shows says whether an open directory is the root of what a place shows. A dead
+// file system is another one than ours, or cannot be asked.
+func (h *Host) shows(dir int, p place) (bool, error) {
+	source, err := h.source(p)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(source)
+	have, err1 := inodeOf(dir)
+	want, err2 := inodeOf(source)
+	return have == want, errors.Join(err1, err2)
 }
 
 func (h *Host) attachTrees(ctx context.Context, v berth.View) error {
@@ -97,7 +111,7 @@ func (h *Host) putView(id berth.ID, v berth.View, target int, dead bool) (err er
 	if err != nil {
 		return err
 	}
-	return h.verify(id, top)
+	return verify(h.slotsDir, string(id)+"/"+homeUser, top)
 }
 
 // replaceView moves the view under what is mounted in the slot now, which is
@@ -142,32 +156,24 @@ func (h *Host) buildView(v berth.View, stage int) (int, error) {
 // ensure mounts a place of a view whose outermost mount has its root open as
 // home, unless it is mounted already.
 func (h *Host) ensure(home int, p place) error {
-	if p.path == "" {
-		return nil // home itself
-	}
 	dir, err := openDir(home, p.path, false)
 	if err != nil {
 		return fmt.Errorf("cannot open %s: %w", p.path, err)
 	}
 	defer unix.Close(dir)
-	source, err := h.source(p)
+	mounted, err := h.shows(dir, p)
 	if err != nil {
-		return err
-	}
-	defer unix.Close(source)
-	have, err1 := inodeOf(dir)
-	want, err2 := inodeOf(source)
-	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("cannot look at %s: %w", p.path, err)
 	}
-	if have == want {
+	if mounted {
 		return nil
 	}
 	root, err := h.mountPlace(p, dir)
 	if err != nil {
 		return err
 	}
-	return unix.Close(root)
+	defer unix.Close(root)
+	return verify(home, p.path, root)
 }
 
 // mountPlace mounts a place's tree on an open directory and returns the root of
@@ -212,20 +218,21 @@ func (h *Host) source(p place) (int, error) {
 	return fd, nil
 }
 
-// verify checks that the slot's home is the mount that was put there.
-func (h *Host) verify(id berth.ID, top int) error {
-	now, err := openDir(h.slotsDir, string(id)+"/"+homeUser, false)
+// verify checks that a path below an open directory leads to the root of the
+// mount that was put there.
+func verify(at int, path string, root int) error {
+	now, err := openDir(at, path, false)
 	if err != nil {
-		return fmt.Errorf("cannot check the mount: %w", err)
+		return fmt.Errorf("cannot check the mount at %s: %w", path, err)
 	}
 	defer unix.Close(now)
 	have, err1 := mountOf(now)
-	want, err2 := mountOf(top)
+	want, err2 := mountOf(root)
 	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("cannot check the mount: %w", err)
+		return fmt.Errorf("cannot check the mount at %s: %w", path, err)
 	}
 	if have != want {
-		return fmt.Errorf("cannot check the mount: another one is in its place: %w", fs.ErrInvalid)
+		return fmt.Errorf("cannot check the mount at %s: another one is in its place: %w", path, fs.ErrInvalid)
 	}
 	return nil
 }

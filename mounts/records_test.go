@@ -15,7 +15,6 @@ import (
 	"berth"
 	"berth/fusefs/object"
 	"berth/fusefs/object/mem"
-	"berth/mounts/recordtest"
 )
 
 // everything is what the in-memory store can do.
@@ -36,13 +35,13 @@ func newRecords(t *testing.T, o RecordsOptions) *Records {
 }
 
 func TestRecordsContract(t *testing.T) {
-	recordtest.Run(t, func(t *testing.T) berth.Records {
+	runRecordsContract(t, func(t *testing.T) berth.Records {
 		return newRecords(t, recordsOptions(new(mem.Store), t.TempDir()))
 	})
 }
 
 func TestRecordsContractWithoutConditions(t *testing.T) {
-	recordtest.Run(t, func(t *testing.T) berth.Records {
+	runRecordsContract(t, func(t *testing.T) berth.Records {
 		o := recordsOptions(new(mem.Store), t.TempDir())
 		o.Abilities = object.Abilities{}
 		return newRecords(t, o)

@@ -122,9 +122,7 @@ func TestDeadViewIsReplacedOnOldKernel(t *testing.T) {
 	mustMount(t, h, id, memberView)
 	mountDead(t, filepath.Join(h.opts.State, slotsName, string(id), homeUser))
 	want(t, "dead home", c.ask("ls user"), "ENOTCONN")
-	if err := h.mountView(t.Context(), id, memberView, true); err != nil {
-		t.Fatal(err)
-	}
+	mustMount(t, h, id, memberView)
 	want(t, "home", c.ask("ls user/workspace"), "[shared]")
 }
 

@@ -100,7 +100,7 @@ func (h *Host) MountView(ctx context.Context, id berth.ID, v berth.View) error {
 	h.mu.Lock()
 	s.info = next
 	h.mu.Unlock()
-	if err := h.mountView(ctx, id, *next.View, false); err != nil {
+	if err := h.mountView(ctx, id, *next.View); err != nil {
 		return fmt.Errorf("cannot mount the view of machine %s into slot %s: %w", v.Machine, id, err)
 	}
 	return nil

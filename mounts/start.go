@@ -93,7 +93,7 @@ func (h *Host) recoverSlots(ctx context.Context) error {
 			continue
 		}
 		if info.View != nil {
-			if err := h.mountView(ctx, id, *info.View, true); err != nil {
+			if err := h.mountView(ctx, id, *info.View); err != nil {
 				h.log.Error("Cannot bring back the view of a slot", "slot", id, "machine", info.View.Machine, "cause", err)
 			}
 		}

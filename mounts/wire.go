@@ -156,6 +156,16 @@ func fromWire(status int, body []byte) error {
 	return &remoteError{msg.Message, nil}
 }
 
+// encode returns v as one line of JSON. Unlike json.Marshal it leaves raw JSON as
+// long as it is.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return buf.Bytes(), err
+}
+
 // decode reads one JSON document of a known form and nothing more.
 func decode(r io.Reader, into any) error {
 	data, err := io.ReadAll(r)

@@ -1,6 +1,4 @@
-// Package recordtest holds the contract of berth.Records as tests that every
-// implementation is run through.
-package recordtest
+package mounts
 
 import (
 	"encoding/json"
@@ -14,31 +12,23 @@ import (
 	"berth"
 )
 
-// Run runs the contract on the records that open returns, which are empty.
-func Run(t *testing.T, open func(t *testing.T) berth.Records) {
+// runRecordsContract runs the contract of berth.Records on what open returns,
+// which is empty.
+func runRecordsContract(t *testing.T, open func(t *testing.T) berth.Records) {
 	for name, test := range map[string]func(*testing.T, berth.Records){
-		"create":    testCreate,
-		"replace":   testReplace,
-		"delete":    testDelete,
-		"list":      testList,
-		"keys":      testKeys,
-		"values":    testValues,
-		"contended": testContended,
+		"create":    contractCreate,
+		"replace":   contractReplace,
+		"delete":    contractDelete,
+		"list":      contractList,
+		"keys":      contractKeys,
+		"values":    contractValues,
+		"contended": contractContended,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
 }
 
-func put(t *testing.T, r berth.Records, key, version, value string) string {
-	t.Helper()
-	v, err := r.Put(t.Context(), berth.Record{Key: key, Version: version, Value: json.RawMessage(value)})
-	if err != nil {
-		t.Fatalf("Put %s: %v", key, err)
-	}
-	return v
-}
-
-func testCreate(t *testing.T, r berth.Records) {
+func contractCreate(t *testing.T, r berth.Records) {
 	const key = "chats/acme/members/ann/c1"
 	if _, err := r.Get(t.Context(), key); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("Get before: got %v, want fs.ErrNotExist", err)
@@ -53,7 +43,7 @@ func testCreate(t *testing.T, r berth.Records) {
 	}
 }
 
-func testReplace(t *testing.T, r berth.Records) {
+func contractReplace(t *testing.T, r berth.Records) {
 	v1 := put(t, r, "a/b", "", `1`)
 	v2 := put(t, r, "a/b", v1, `2`)
 	v3 := put(t, r, "a/b", v2, `1`) // the first value again is not the first version
@@ -71,7 +61,7 @@ func testReplace(t *testing.T, r berth.Records) {
 	}
 }
 
-func testDelete(t *testing.T, r berth.Records) {
+func contractDelete(t *testing.T, r berth.Records) {
 	v1 := put(t, r, "x", "", `1`)
 	v2 := put(t, r, "x", v1, `2`)
 	if err := r.Delete(t.Context(), "x", v1); !errors.Is(err, berth.ErrConflict) {
@@ -92,7 +82,7 @@ func testDelete(t *testing.T, r berth.Records) {
 	put(t, r, "x", "", `4`)
 }
 
-func testList(t *testing.T, r berth.Records) {
+func contractList(t *testing.T, r berth.Records) {
 	big := `"` + strings.Repeat("x", berth.MaxRecord-2) + `"`
 	var want []string
 	for i := range 12 { // several megabytes
@@ -126,7 +116,7 @@ func testList(t *testing.T, r berth.Records) {
 	}
 }
 
-func testKeys(t *testing.T, r berth.Records) {
+func contractKeys(t *testing.T, r berth.Records) {
 	for _, key := range []string{
 		"", "/", "a/", "/a", "a//b", ".", "..", "a/../b", ".hidden", "a/.b", "a b", "a\x00", "ü", "a\\b",
 		strings.Repeat("x", 129), strings.Repeat("x/", 600) + "x",
@@ -147,7 +137,7 @@ func testKeys(t *testing.T, r berth.Records) {
 	}
 }
 
-func testValues(t *testing.T, r berth.Records) {
+func contractValues(t *testing.T, r berth.Records) {
 	for _, value := range []string{"", "{", "nope", `{"a":1}{}`, `"` + strings.Repeat("x", berth.MaxRecord) + `"`} {
 		_, err := r.Put(t.Context(), berth.Record{Key: "v", Value: json.RawMessage(value)})
 		if !errors.Is(err, fs.ErrInvalid) {
@@ -162,7 +152,7 @@ func testValues(t *testing.T, r berth.Records) {
 }
 
 // Of many writers that read the same version exactly one succeeds.
-func testContended(t *testing.T, r berth.Records) {
+func contractContended(t *testing.T, r berth.Records) {
 	const writers, rounds = 8, 10
 	put(t, r, "counter", "", `0`)
 	var wg sync.WaitGroup
