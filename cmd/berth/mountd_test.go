@@ -258,7 +258,7 @@ func TestMountdRefusesBadConfiguration(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			state := t.TempDir()
-			conf := mountdConfig{State: state, Store: mountdStore{URL: "http://127.0.0.1:1", Bucket: "b", AccessKey: "a", SecretKey: "s"},
+			conf := mountdConfig{State: state, Store: mountdStore{URL: "http://127.0.0.1:1", Bucket: "bucket", AccessKey: "a", SecretKey: "s"},
 				Socket: filepath.Join(state, "m.sock"), SocketToken: "t", GatewayUID: 4711, MachineUID: 1000, MachineGID: 1000}
 			change(&conf)
 			c := startMountd(t, conf)
