@@ -50,6 +50,7 @@ var errorTable = []struct {
 	{syscall.ENOTDIR, http.StatusConflict, "conflict"},
 	{syscall.EXDEV, http.StatusConflict, "conflict"},
 	{syscall.ENAMETOOLONG, http.StatusBadRequest, "invalid"},
+	{syscall.EILSEQ, http.StatusBadRequest, "invalid"}, // a name that the file system does not take
 	{syscall.EINVAL, http.StatusBadRequest, "invalid"},
 	{syscall.ELOOP, http.StatusBadRequest, "invalid"},
 	{syscall.EFBIG, http.StatusRequestEntityTooLarge, "too_large"},

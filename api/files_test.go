@@ -113,6 +113,11 @@ func TestMove(t *testing.T) {
 		g.do(g.ann, "POST", "/v1/files/me/b?move_to="+to, "").refused(400, "invalid")
 	}
 	g.do(g.ann, "POST", "/v1/files/me/x?move_to=x/y/z", "").refused(400, "invalid", "x")
+	g.do(g.ann, "POST", "/v1/files/me/b?move_to=shared/b", "").refused(409, "conflict", "b")
+	g.do(g.ann, "PUT", "/v1/files/shared/s", "S").ok(201, nil)
+	g.do(g.ann, "POST", "/v1/files/me/shared/s?move_to=d/s", "").refused(409, "conflict")
+	g.do(g.ann, "POST", "/v1/files/me/shared/s?move_to=shared/d/s", "").ok(200, nil)
+	g.do(g.ann, "GET", "/v1/files/shared/d/s", "").ok(200, nil)
 }
 
 func TestAreas(t *testing.T) {

@@ -239,9 +239,12 @@ func (s *Server) moveFile(c echo.Context, p owner) error {
 	if err != nil {
 		return err
 	}
-	to := at
+	to := place{area: at.area, tree: at.area, base: at.base}
 	if to.path, _, err = parsePath(strings.TrimPrefix(c.QueryParam("move_to"), "/"), false); err != nil {
 		return err
+	}
+	if to = to.resolved(); to.tree != at.tree {
+		return fmt.Errorf("cannot move %v out of %s: files do not move between trees, only copies do: %w", at, at.tree, syscall.EXDEV)
 	}
 	if at.path == "" || to.path == "" {
 		return fmt.Errorf("cannot move %v to %v: both must be paths below the root of the files: %w", at, to, fs.ErrInvalid)

@@ -20,10 +20,11 @@ import (
 // A place is one path of a tree. The path may hold any bytes that a file's name
 // can; it is relative and clean.
 type place struct {
-	tree berth.Tree
-	base string // the directory the area begins at, "" for the tree's root
-	path string // below base, "" for base itself
-	dir  bool   // the path was given with a slash at the end
+	area berth.Tree // that the caller's paths begin in
+	tree berth.Tree // that the path is in
+	base string     // the directory the area begins at, "" for the tree's root
+	path string     // below base, "" for base itself
+	dir  bool       // the path was given with a slash at the end
 }
 
 // full returns the path below the tree's root, "." for the root.
@@ -103,12 +104,21 @@ func (s *Server) place(c echo.Context, p owner) (place, error) {
 		at.tree = berth.SharedTree(p.workspace)
 	default:
 		at.tree = berth.MemberTree(p.workspace, p.user)
-		// As in a machine, the team's directory is seen below the member's own.
-		if first, rest, _ := strings.Cut(rel, "/"); first == berth.ReservedExpert {
-			at.tree, at.path = berth.SharedTree(p.workspace), rest
-		}
 	}
-	return at, nil
+	at.area = at.tree
+	return at.resolved(), nil
+}
+
+// resolved returns the place as it is seen in a member's machine: the team's
+// directory is below the member's disk.
+func (p place) resolved() place {
+	if p.tree.Kind != berth.MemberDisk || p.base != "" {
+		return p
+	}
+	if first, rest, _ := strings.Cut(p.path, "/"); first == berth.ReservedExpert {
+		p.tree, p.path = berth.SharedTree(p.tree.Workspace), rest
+	}
+	return p
 }
 
 // treeOf returns the tree of a name if the principal may see it.

@@ -297,4 +297,3 @@ func FuzzParsePath(f *testing.F) {
 		}
 	})
 }
-

@@ -9,7 +9,7 @@ import (
 
 // settleTime is how long after a call's end a change still counts as made
 // during it: a file settles shortly after it was written.
-const settleTime = 500 * time.Millisecond
+const settleTime = 50 * time.Millisecond
 
 // A Call is one tool call in a machine.
 type Call struct {
