@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"sync"
@@ -237,66 +235,6 @@ func viewTrees(v berth.View) []berth.Tree {
 	return trees
 }
 
-// Machine tells of a machine; one that never ran is waiting.
-func (m *Manager) Machine(ctx context.Context, id berth.ID) (Machine, error) {
-	m.mu.Lock()
-	if k := m.machines[id]; k != nil && k.state != "" {
-		defer m.mu.Unlock()
-		return m.describeLocked(k), nil
-	}
-	m.mu.Unlock()
-	rec, err := getRecord(ctx, m.o.Records, id)
-	if err != nil {
-		return Machine{}, err
-	}
-	return Machine{ID: id, View: rec.View, State: rec.State, Reason: rec.Reason, Image: rec.Image, Since: rec.Since}, nil
-}
-
-func (m *Manager) describeLocked(k *machine) Machine {
-	d := Machine{ID: k.id, View: k.view, State: k.state, Reason: k.reason, Image: k.image, Since: k.since}
-	if k.state == Running {
-		d.Isolation, d.Missing = m.info.Isolation, m.info.Missing
-	}
-	return d
-}
-
-// Machines returns all machines of a workspace that ever ran, by id.
-func (m *Manager) Machines(ctx context.Context, workspace berth.ID) ([]Machine, error) {
-	recs, err := m.o.Records.List(ctx, recordPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list machines: %w", err)
-	}
-	var out []Machine
-	for _, rec := range recs {
-		r, err := parseRecord(rec)
-		if err != nil {
-			m.o.Logger.Warn("Cannot read a machine's record", "key", rec.Key, "err", err)
-			continue
-		}
-		if r.View.Workspace != workspace {
-			continue
-		}
-		d, err := m.Machine(ctx, berth.ID(rec.Key[len(recordPrefix):]))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		out = append(out, d)
-	}
-	return out, nil
-}
-
-// Counts returns how many machines run and how many warm containers wait.
-func (m *Manager) Counts() (running, warm int) {
-	m.mu.Lock()
-	for _, k := range m.machines {
-		if k.box != nil {
-			running++
-		}
-	}
-	m.mu.Unlock()
-	return running, m.pool.size()
-}
-
 // hold returns the machine of a view and keeps it in the table until drop.
 func (m *Manager) hold(v berth.View) *machine {
 	m.mu.Lock()
@@ -316,15 +254,6 @@ func (m *Manager) drop(k *machine) {
 	if k.users--; k.users == 0 && k.box == nil {
 		delete(m.machines, k.id)
 	}
-}
-
-// setStateLocked changes the state and tells the watchers.
-func (m *Manager) setStateLocked(k *machine, s State, reason string) {
-	if k.state == s && k.reason == reason {
-		return
-	}
-	k.state, k.reason, k.since = s, reason, time.Now()
-	m.feed.publish(m.describeLocked(k))
 }
 
 // transition runs do with the machine's token. It goes on when ctx ends, so
