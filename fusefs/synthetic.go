@@ -186,6 +186,11 @@ func checkName(name string) error {
 func (f *FS) synthAttr(ino index.Ino, a *fuse.Attr) {
 	a.Ino = uint64(ino)
 	a.Mode = index.TypeDir | defaultPerms
+	if ino == index.RootIno {
+		// Trees are reached through binds of themselves. From the top they are for
+		// their owner alone, whatever modes the files in them have.
+		a.Mode = index.TypeDir | 0o700
+	}
 	a.Nlink = 1
 	a.Blksize = blockSize
 	if o := f.opts.Owner; o != nil {

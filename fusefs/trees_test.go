@@ -1,15 +1,18 @@
 package fusefs
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -227,5 +230,41 @@ func TestStateIsLocked(t *testing.T) {
 		if err == nil {
 			f.Close(context.Background())
 		}
+	}
+}
+
+// TestRootIsPrivate shows the trees from the top to their owner and to nobody
+// else, whatever the modes in them.
+func TestRootIsPrivate(t *testing.T) {
+	r := gatewayRig(t)
+	info, err := os.Stat(r.dir)
+	must(t, err)
+	st := info.Sys().(*syscall.Stat_t)
+	if got, want := info.Mode().Perm(), os.FileMode(0o700); got != want || st.Uid != 1000 {
+		t.Errorf("the root has mode %v and owner %d, want %v and 1000", got, st.Uid, want)
+	}
+}
+
+// TestCloseWithCopiedMount closes while another mount namespace holds a copy of
+// the mount, as any process that makes a namespace has.
+func TestCloseWithCopiedMount(t *testing.T) {
+	r := gatewayRig(t)
+	other := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; read line")
+	in, err := other.StdinPipe()
+	must(t, err)
+	out, err := other.StdoutPipe()
+	must(t, err)
+	must(t, other.Start())
+	t.Cleanup(func() { in.Close(); other.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the other namespace said %q, %v", line, err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- r.Close(t.Context()) }()
+	select {
+	case err := <-closed:
+		must(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("Close waits for the copy of the mount in another namespace")
 	}
 }

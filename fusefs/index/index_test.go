@@ -95,7 +95,10 @@ func TestRecordsComeBackAsWritten(t *testing.T) {
 	check("setting", v, uint64(5))
 	w, _ := db.Text("w")
 	check("text", w, "text")
-	db.Queue(func(ino Ino, at int64) bool { check("queue", []any{ino, at}, []any{sample.Ino, int64(12)}); return true })
+	db.Queue(func(ino Ino, at int64) bool {
+		check("queue", []any{ino, at}, []any{sample.Ino, int64(12)})
+		return true
+	})
 	db.Doomed(func(key string) bool { check("doomed", key, "a/b"); return true })
 }
 
