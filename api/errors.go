@@ -40,6 +40,7 @@ var errorTable = []struct {
 	{ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
 	{preview.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
 	{errPrecondition, http.StatusPreconditionFailed, "conflict"},
+	{errLink, http.StatusConflict, "conflict"},
 	{errUnsupported, http.StatusUnsupportedMediaType, "invalid"},
 	{ErrLimit, http.StatusTooManyRequests, "rate_limited"},
 	{berth.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},

@@ -117,7 +117,7 @@ func (w *upload) run(c echo.Context) (info fs.FileInfo, created bool, err error)
 
 // target returns what is at the path now, or nil, if that may be replaced.
 func (w *upload) target(r *http.Request) (fs.FileInfo, error) {
-	old, err := within(r.Context(), w.s, func() (fs.FileInfo, error) { return w.root.Lstat(w.at.full()) }, nil)
+	old, err := within(r.Context(), w.s, func() (fs.FileInfo, error) { return lookForPut(w.root, w.at.full()) }, nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		old = nil
@@ -131,6 +131,23 @@ func (w *upload) target(r *http.Request) (fs.FileInfo, error) {
 		return nil, errPrecondition
 	}
 	return old, nil
+}
+
+// errLink says that a path names a symbolic link, which is neither written
+// through, since it may lead anywhere, nor silently replaced.
+var errLink = errors.New("it is a symbolic link; delete it first, or write to where it leads")
+
+// lookForPut is Lstat, but fails for symbolic links: with what os.Root says of
+// those that lead out, else with errLink.
+func lookForPut(root *os.Root, name string) (fs.FileInfo, error) {
+	info, err := root.Lstat(name)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return info, err
+	}
+	if _, err := root.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return nil, errLink
 }
 
 func (w *upload) create(mode fs.FileMode) (*os.File, error) {

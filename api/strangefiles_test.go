@@ -58,7 +58,8 @@ func TestPathsThatLeave(t *testing.T) {
 	if got := g.do(g.ann, "GET", "/v1/files/me/good", "").ok(200, nil).body; got != "fine" {
 		t.Errorf("a link that stays inside: %q", got)
 	}
-	g.do(g.ann, "PUT", "/v1/files/me/abs", "replaced").ok(200, nil)
+	g.do(g.ann, "PUT", "/v1/files/me/abs", "replaced").refused(403, "forbidden", "abs")
+	g.do(g.ann, "PUT", "/v1/files/me/good", "replaced").refused(409, "conflict", "good", "symbolic link")
 	if content, err := os.ReadFile(outside); err != nil || string(content) != "secret" {
 		t.Errorf("the file outside is %q, %v", content, err)
 	}
