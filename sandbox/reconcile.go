@@ -93,7 +93,8 @@ func (m *Manager) resume(ctx context.Context, r record, c Container) error {
 		m.pool.releaseSlot(ctx, r.Slot)
 		r.State, r.Reason, r.Slot, r.Since = Sleeping, reason, "", time.Now()
 		if err := m.record(ctx, k, r); err != nil {
-			return err
+			// The store may be away: the missing container tells the same next time.
+			m.o.Logger.Warn("Cannot record that a machine came to rest", "machine", k.id, "err", err)
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()

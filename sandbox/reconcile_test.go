@@ -3,6 +3,7 @@ package sandbox_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -58,6 +59,32 @@ func TestRestartTakesOverRunningMachines(t *testing.T) {
 	}
 	if a := bash(t, m, dead, "cat f"); a.Stdout != "kept\n" {
 		t.Errorf("the dead machine's file: %q", a.Stdout)
+	}
+}
+
+// TestStartWhileTheStoreIsAway repairs what can be repaired without it.
+func TestStartWhileTheStoreIsAway(t *testing.T) {
+	w := newWorld(t)
+	m := w.start(t, nil)
+	v := memberView("ann", "c1")
+	bash(t, m, v, "echo kept > f")
+	closeManager(t, m, false)
+	all, err := w.provider.List(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("containers: %v, %v", all, err)
+	}
+	w.provider.Kill(all[0].Slot)
+	w.records.SetDown(berth.ErrUnavailable)
+	m = w.manager(t, nil)
+	if all, _ := w.provider.List(t.Context()); len(all) != 0 {
+		t.Errorf("containers after start: %v", all)
+	}
+	if _, err := call(t.Context(), m, v, "bash", args{"command": "true"}); !errors.Is(err, berth.ErrUnavailable) {
+		t.Errorf("call without a store: %v, want unavailable", err)
+	}
+	w.records.SetDown(nil)
+	if a := bash(t, m, v, "cat f"); a.Stdout != "kept\n" {
+		t.Errorf("afterwards: %q", a.Stdout)
 	}
 }
 

@@ -65,6 +65,7 @@ func TestContainment(t *testing.T) {
 		{"no socket of the agent", "ls -A /run/berth; python3 -c \"import socket\ns=socket.socket(socket.AF_UNIX)\ntry: s.connect('/run/berth/agent.sock')\nexcept OSError as e: print(e.strerror)\"", "No such file or directory\n"},
 		{"no docker socket", "ls /var/run/docker.sock /run/docker.sock 2>/dev/null | wc -l", "0\n"},
 		{"no way up", "ls -d /home/../../../home/user/../../proc/1/root/etc 2>/dev/null | wc -l; ls /home", "0\nuser\n"},
+		{"files are bounded", "for n in 20G 30G 7E; do truncate -s $n ~/f 2>/dev/null && echo $n; done; rm -f ~/f", "20G\n"},
 		{"no core dumps", "ulimit -c; ulimit -Hc", "0\n0\n"},
 		{"no setuid", "find / -xdev -perm /6000 -type f 2>/dev/null | head -3 | while read f; do $f --help >/dev/null 2>&1; done; python3 -c \"import os\ntry: os.setuid(0)\nexcept OSError as e: print(e.strerror)\"", "Operation not permitted\n"},
 	} {

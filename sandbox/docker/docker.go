@@ -33,6 +33,7 @@ const (
 	MachineUser = "1000:1000"
 	Memory      = 2 << 30 // no swap beyond it
 	NanoCPUs    = 1_500_000_000
+	MaxFileSize = 20 << 30 // of one file, holes included: its object holds them as zeros
 	Processes   = 512
 	TmpOptions  = "rw,exec,nosuid,nodev,mode=1777,size=1g,nr_inodes=200k"
 	shmSize     = 64 << 20
@@ -156,7 +157,10 @@ func (p *Provider) hostConfig(slot berth.ID) *container.HostConfig {
 		Tmpfs: map[string]string{"/tmp": TmpOptions},
 		Resources: container.Resources{
 			Memory: Memory, MemorySwap: Memory, NanoCPUs: NanoCPUs, PidsLimit: &pids,
-			Ulimits: []*container.Ulimit{{Name: "core", Soft: 0, Hard: 0}},
+			Ulimits: []*container.Ulimit{
+				{Name: "core", Soft: 0, Hard: 0},
+				{Name: "fsize", Soft: MaxFileSize, Hard: MaxFileSize},
+			},
 		},
 		Mounts: []mount.Mount{
 			bind(filepath.Join(dir, "home"), "/home", mount.PropagationRSlave),
