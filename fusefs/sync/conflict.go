@@ -205,7 +205,7 @@ func (s *Syncer) yield(ctx context.Context, r index.Remote, n *index.Inode, w wa
 		}
 	}
 	c := incoming{want: w, info: info, attr: a, described: a.mode&index.TypeMask != index.TypeSymlink}
-	return s.replace(r, n, c, false)
+	return s.replace(r, n, c, true)
 }
 
 // putToHistory keeps the local content of an inode that lost against another

@@ -240,6 +240,9 @@ func (s *Syncer) neededYet(r index.Remote) (bool, error) {
 	if err != nil || queued {
 		return true, err
 	}
+	if kept, err := s.kept(r.Key); err != nil || kept {
+		return true, err
+	}
 	err = s.db.Update(func(b *index.Batch) error { b.Enqueue(r.Ino, s.now().UnixNano()); return nil })
 	s.sched.kick(r.Ino, 0)
 	return true, err

@@ -35,7 +35,7 @@ func (p Progress) String() string {
 // tells what is left and why.
 func (s *Syncer) Flush(ctx context.Context, prefix string, progress func(Progress)) error {
 	defer s.sched.hurry()()
-	f := &flush{s: s, prefix: prefix, seed: maphash.MakeSeed()}
+	f := &flush{s: s, prefix: prefix, seed: maphash.MakeSeed(), began: s.now()}
 	for first := true; ; first = false {
 		changed := s.changed.wait()
 		start := time.Now()
@@ -50,7 +50,7 @@ func (s *Syncer) Flush(ctx context.Context, prefix string, progress func(Progres
 			return nil
 		}
 		if err := f.wait(ctx, changed, time.Since(start)); err != nil {
-			if last := s.lastError(); last != nil {
+			if last := s.lastError(f.began); last != nil {
 				err = errors.Join(err, last)
 			}
 			return fmt.Errorf("cannot upload everything: %s: %w", left, err)
@@ -63,6 +63,7 @@ type flush struct {
 	s      *Syncer
 	prefix string
 	seed   maphash.Seed
+	began  time.Time
 	moves  []uint64
 	files  []queued
 	doomed []uint64 // hashes of keys, sorted
@@ -181,12 +182,12 @@ func (f *flush) catch() error {
 			break
 		}
 	}
-	err := f.eachDoomed(func(hash uint64) { f.doomed = append(f.doomed, hash) })
+	err := f.eachDoomed(func(_ string, hash uint64) { f.doomed = append(f.doomed, hash) })
 	slices.Sort(f.doomed)
 	return err
 }
 
-func (f *flush) eachDoomed(do func(hash uint64)) error {
+func (f *flush) eachDoomed(do func(key string, hash uint64)) error {
 	for after := ""; ; {
 		keys, err := f.s.db.DoomedAfter(f.prefix, after, doomPage)
 		if err != nil {
@@ -194,7 +195,7 @@ func (f *flush) eachDoomed(do func(hash uint64)) error {
 		}
 		for _, key := range keys {
 			after = key
-			do(maphash.String(f.seed, key))
+			do(key, maphash.String(f.seed, key))
 		}
 		if len(keys) < doomPage {
 			return nil
@@ -238,6 +239,9 @@ func (s *Syncer) unstored(q queued) (n index.Inode, pending bool, err error) {
 	}
 	names, err := s.wanted(&n)
 	for _, w := range names {
+		if w.bad != nil {
+			continue
+		}
 		r, _, rerr := s.db.Remote(w.key)
 		if rerr != nil {
 			return n, false, rerr
@@ -250,11 +254,38 @@ func (s *Syncer) unstored(q queued) (n index.Inode, pending bool, err error) {
 }
 
 func (f *flush) dropDoomed(left *Progress) error {
-	return f.eachDoomed(func(hash uint64) {
-		if _, ok := slices.BinarySearch(f.doomed, hash); ok {
+	var bad error
+	err := f.eachDoomed(func(key string, hash uint64) {
+		if _, ok := slices.BinarySearch(f.doomed, hash); !ok {
+			return
+		}
+		kept, err := f.s.kept(key)
+		if err != nil {
+			bad = err
+		}
+		if !kept {
 			left.Deletes++
 		}
 	})
+	return errors.Join(err, bad)
+}
+
+// kept says whether a doomed key stays, since its file has a name now that no
+// store takes.
+func (s *Syncer) kept(key string) (bool, error) {
+	r, ok, err := s.db.Remote(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	n, err := s.db.Inode(r.Ino)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	names, err := s.wanted(&n)
+	return slices.ContainsFunc(names, func(w want) bool { return w.bad != nil }), err
 }
 
 // under says whether an inode has a key with the prefix.

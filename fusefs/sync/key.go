@@ -54,6 +54,10 @@ func CheckKey(key string) error {
 	return nil
 }
 
+// holdsKeys says whether a store can have keys that begin with the prefix of a
+// directory: a rename can make it too long.
+func holdsKeys(prefix string) bool { return prefix == "" || CheckKey(prefix) == nil }
+
 // trees finds the prefix of a tree by its root and back.
 type trees struct {
 	db *index.DB

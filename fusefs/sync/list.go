@@ -88,7 +88,7 @@ func (s *Syncer) list(ctx context.Context, dir index.Ino, publish bool) error {
 func (s *Syncer) listOnce(ctx context.Context, l *listing) error {
 	start := s.now()
 	o := object.ListOptions{Prefix: l.prefix, Delimiter: "/"}
-	for {
+	for holdsKeys(l.prefix) {
 		keys := s.touched.begin()
 		res, err := s.store.List(ctx, o)
 		if err == nil {

@@ -245,23 +245,23 @@ func (m *model) unchangedByListing() {
 
 var (
 	firstSeed = flag.Uint64("seed", 0, "first seed of the model test")
-	seedCount = flag.Int("seeds", 6, "how many seeds the model test runs")
+	seedCount = flag.Int("seeds", 4, "how many seeds the model test runs")
 )
 
 func TestModel(t *testing.T) {
 	seeds := *seedCount
 	if testing.Short() {
-		seeds = 2
+		seeds = min(seeds, 2)
 	}
 	for seed := range seeds {
 		seed := *firstSeed + uint64(seed)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			runModel(t, seed, &mem.Store{}, 3, 120, 0.15)
+			runModel(t, seed, &mem.Store{}, 2, 100, 0.15)
 		})
 	}
 }
 
 func TestModelOnRealStore(t *testing.T) {
-	runModel(t, 42, embeddedtest.Open(t), 2, 80, 0.1)
+	runModel(t, 42, embeddedtest.Open(t), 1, 80, 0.1)
 }

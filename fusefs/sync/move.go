@@ -131,6 +131,9 @@ func (s *Syncer) adoptUnknown(ctx context.Context, m index.Move) error {
 	} else if err != nil {
 		return err
 	}
+	if !holdsKeys(m.OldPrefix) {
+		return nil
+	}
 	o := object.ListOptions{Prefix: m.OldPrefix}
 	for {
 		seen := s.touched.begin()

@@ -23,7 +23,7 @@ func (s *Syncer) act(l *listing, out outcome) error {
 		if err != nil {
 			return err
 		}
-		c := incoming{want: want{index.Name{Parent: l.dir, Name: f.name}, f.info.Key}, info: f.info}
+		c := incoming{want: want{name: index.Name{Parent: l.dir, Name: f.name}, key: f.info.Key}, info: f.info}
 		if err := s.replace(r, &n, c, true); err != nil && !errors.Is(err, errBusy) {
 			return err
 		}

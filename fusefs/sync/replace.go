@@ -159,7 +159,7 @@ func (s *Syncer) followHolder(ctx context.Context, r index.Remote) error {
 		return s.setRemote(r, index.Remote{Key: r.Key, ETag: info.ETag, LastModified: unixNano(info.LastModified), Size: info.Size, Doomed: r.Doomed})
 	}
 	a := decodeAttributes(info, false)
-	c := incoming{want: want{p.name, r.Key}, info: info, attr: a, described: a.mode&index.TypeMask == index.TypeFile,
+	c := incoming{want: want{name: p.name, key: r.Key}, info: info, attr: a, described: a.mode&index.TypeMask == index.TypeFile,
 		moved: p.entry.Ino != r.Ino}
 	return s.replace(r, &n, c, true)
 }

@@ -53,9 +53,13 @@ func (s *Syncer) Status() (Status, error) {
 	return st, err
 }
 
-func (s *Syncer) lastError() error {
+// lastError returns the last failure if it was not before a time.
+func (s *Syncer) lastError(since time.Time) error {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()
+	if s.health.errAt.Before(since) {
+		return nil
+	}
 	return s.health.err
 }
 

@@ -120,6 +120,11 @@ func (s *Syncer) upload(ctx context.Context, ino index.Ino, chain []index.Ino) (
 		return false, err
 	}
 	for _, w := range names {
+		if w.bad != nil {
+			s.log.Warn("Cannot store file under this name, it stays on this machine only", "key", w.key, "cause", w.bad)
+			s.failed(w.bad)
+			continue
+		}
 		if err := s.uploadName(ctx, ino, w, chain); err != nil {
 			return false, err
 		}
@@ -131,11 +136,12 @@ func (s *Syncer) upload(ctx context.Context, ino index.Ino, chain []index.Ino) (
 type want struct {
 	name index.Name
 	key  string
+	bad  error // why no store takes the key
 }
 
 // wanted returns the names that an inode should be stored under: none when its
 // kind is not stored, its tree is gone, or it is a directory that needs no
-// marker. Names that no store takes are left out.
+// marker.
 func (s *Syncer) wanted(n *index.Inode) ([]want, error) {
 	if !n.Stored() || n.IsDir() && !n.Explicit {
 		return nil, nil
@@ -153,9 +159,7 @@ func (s *Syncer) wanted(n *index.Inode) ([]want, error) {
 		if err != nil {
 			return nil, err
 		}
-		if CheckKey(key) == nil {
-			out = append(out, want{name, key})
-		}
+		out = append(out, want{name, key, CheckKey(key)})
 	}
 	return out, nil
 }
@@ -201,7 +205,7 @@ func (s *Syncer) finish(ino index.Ino) (done bool, err error) {
 		}
 		for _, w := range names {
 			r, _, err := s.db.Remote(w.key)
-			if err != nil || !satisfied(r, &n) {
+			if err != nil || w.bad == nil && !satisfied(r, &n) {
 				return err
 			}
 		}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -315,6 +317,42 @@ func TestNameThatCannotBeStored(t *testing.T) {
 	}
 	if err := CheckName("bad\xff"); err == nil {
 		t.Error("a name that is not UTF-8 passes CheckName")
+	}
+}
+
+// A rename makes a key too long: the object stays under its old key until the
+// file has a name that can be stored.
+func TestRenameToTooLongKey(t *testing.T) {
+	w := watched(t, &mem.Store{})
+	w.mkdir("d")
+	w.create("d/f", "content")
+	w.flush()
+	deep := ""
+	for range 4 {
+		deep = path.Join(deep, strings.Repeat("n", 250))
+		w.mkdir(deep)
+	}
+	deep += "/" + strings.Repeat("d", 20)
+	w.rename("d", deep)
+	w.flush()
+	equal(t, "content under the old key", content(t, w.store, testTree+"d/f"), "content")
+	st, err := w.sync.Status()
+	w.check(err)
+	if !errors.Is(st.LastError, syscall.ENAMETOOLONG) {
+		t.Errorf("last error: got %v, want ENAMETOOLONG", st.LastError)
+	}
+	w.rename(deep, "e")
+	w.flush()
+	w.unlinkAll(path.Dir(deep))
+	w.flush()
+	w.verify()
+}
+
+// unlinkAll removes a chain of empty directories.
+func (w *world) unlinkAll(p string) {
+	w.t.Helper()
+	for ; p != "."; p = path.Dir(p) {
+		w.unlink(p)
 	}
 }
 

@@ -199,7 +199,7 @@ func (w *world) parent(p string) (index.Inode, string) {
 
 func (w *world) flush() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	w.check(w.sync.Flush(ctx, "", nil))
 }
