@@ -32,7 +32,7 @@ func (s *Server) serveApp(c echo.Context) error {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable") // the names hold hashes
 	case err == nil && info.Mode().IsRegular():
 		h.Set("Cache-Control", "no-cache")
-	case path.Ext(name) != "" || !strings.Contains(r.Header.Get("Accept"), "text/html") && name != "":
+	case path.Ext(name) != "" && !strings.HasPrefix(name, "files/") || !strings.Contains(r.Header.Get("Accept"), "text/html") && name != "":
 		return notFound("page", "/"+name)
 	default:
 		name = "index.html"

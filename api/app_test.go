@@ -17,7 +17,7 @@ func TestApp(t *testing.T) {
 	get := func(path, accept string) answer {
 		return g.do("", "GET", path, "", "Host", "gw.localhost:8080", "Accept", accept)
 	}
-	for _, path := range []string{"/", "/index.html", "/files/me/a", "/chats"} {
+	for _, path := range []string{"/", "/index.html", "/files/me/a", "/files/me/b/c.py", "/chats"} {
 		a := get(path, "text/html,*/*").ok(200, nil)
 		if !strings.Contains(a.body, "<title>Berth") || a.header.Get("Cache-Control") != "no-cache" {
 			t.Errorf("GET %s: %q, %v", path, a.body, a.header)

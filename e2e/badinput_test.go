@@ -113,17 +113,22 @@ func badPaths(t *testing.T, b *berth) {
 }
 
 func strangeFiles(t *testing.T, b *berth) {
-	b.sh(t, b.Member, "c", `cd /home/user/workspace && mkdir -p s && cd s && mkfifo fifo &&
+	said := b.sh(t, b.Member, "c", `cd /home/user/workspace && mkdir -p s && cd s && mkfifo fifo &&
 		python3 - <<'PY'
 import os, socket
 s = socket.socket(socket.AF_UNIX); s.bind("sock")
 open(b"new\nline", "w").write("nl")
 try: open(b"bad\xffname", "w").write("x")
 except OSError as e: print(e.errno)
-os.truncate(os.open("sparse", os.O_CREAT | os.O_RDWR), 1 << 42)
+f = os.open("sparse", os.O_CREAT | os.O_RDWR)
+for size in (1 << 62, 1 << 40):
+    try: os.truncate(f, size); print("a file of", size, "bytes")
+    except OSError as e: assert e.errno == 27, e
+os.truncate(f, 1 << 34)
 os.mkdir("many")
 for i in range(3000): open("many/%05d" % i, "w")
 PY`)
+	equal(t, "errno of a name that is not UTF-8, and files too large", said, "84")
 	for _, name := range []string{"fifo", "sock"} {
 		b.call(t, b.Member, "GET", "/v1/files/me/s/"+name, nil).refused(t, 415, name)
 	}
@@ -133,7 +138,7 @@ PY`)
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+b.Member)
-	req.Header.Set("Range", "bytes=1099511627776-1099511627779")
+	req.Header.Set("Range", "bytes=8589934592-8589934595")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
