@@ -27,14 +27,14 @@ func within[T any](ctx context.Context, s *Server, op func() (T, error), drop fu
 }
 
 // withinTime is within with another time than FileTimeout.
-func withinTime[T any](ctx context.Context, s *Server, time time.Duration, op func() (T, error), drop func(T)) (T, error) {
+func withinTime[T any](ctx context.Context, s *Server, limit time.Duration, op func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		v   T
 		err error
 	}
 	var none T
-	ctx, cancel := context.WithTimeoutCause(ctx, time,
-		fmt.Errorf("the file system did not answer within %v: %w", time, berth.ErrUnavailable))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("the file system did not answer within %v: %w", limit, berth.ErrUnavailable))
 	defer cancel()
 	select {
 	case s.fileOps <- struct{}{}:
