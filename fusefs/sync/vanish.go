@@ -22,6 +22,125 @@ func (s *Syncer) vanishFile(ctx context.Context, r index.Remote) error {
 	return err
 }
 
+// vanish takes over that an object is gone from the bucket: its name goes unless
+// there is local work for the inode that will write it again. A file whose only
+// content it was goes altogether.
+func (s *Syncer) vanish(r index.Remote, publish bool) error {
+	var gone []index.Name
+	var deleted index.Ino
+	inUse := s.hooks.InUse(r.Ino)
+	err := s.db.Update(func(b *index.Batch) error {
+		gone, deleted = nil, 0
+		if err := s.stillIs(r); err != nil {
+			return err
+		}
+		n, err := s.db.Inode(r.Ino)
+		if errors.Is(err, fs.ErrNotExist) {
+			b.DeleteRemote(r.Key)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n.IsDir() {
+			return s.unmarkLocked(b, r, &n)
+		}
+		gone, err = s.losesLocked(r, &n)
+		if err != nil {
+			return err
+		}
+		b.DeleteRemote(r.Key)
+		s.touched.add(r.Key)
+		if len(gone) == 0 {
+			return nil
+		}
+		deleted = unname(b, &n, gone, inUse)
+		return nil
+	})
+	if err != nil {
+		return ignoreChanged(err)
+	}
+	if deleted != 0 {
+		if err := s.cache.Remove(deleted); err != nil {
+			s.log.Warn("Cannot remove content of a file that others deleted", "ino", deleted, "cause", err)
+		}
+	}
+	for _, name := range gone {
+		s.hooks.EntryChanged(name.Parent, name.Name)
+	}
+	if publish && len(gone) > 0 {
+		s.publish(r.Key, berth.OpRemove, object.Info{})
+	}
+	return nil
+}
+
+// unname takes names from an inode. It returns its number if that was deleted with
+// the last of them; one that is in use becomes an orphan instead.
+func unname(b *index.Batch, n *index.Inode, gone []index.Name, inUse bool) (deleted index.Ino) {
+	for _, name := range gone {
+		b.Unlink(name.Parent, name.Name, n.Ino)
+	}
+	n.Links -= min(n.Links, uint32(len(gone)))
+	if n.Links == 0 && !inUse {
+		b.DeleteInode(n.Ino)
+		return n.Ino
+	}
+	b.PutInode(*n)
+	if n.Links == 0 {
+		b.MarkOrphan(n.Ino)
+		b.Dequeue(n.Ino)
+	}
+	return 0
+}
+
+// unmarkLocked takes over that a directory's marker is gone: it is wanted no more
+// when nothing is in it, unless its marker is queued.
+func (s *Syncer) unmarkLocked(b *index.Batch, r index.Remote, n *index.Inode) error {
+	b.DeleteRemote(r.Key)
+	s.touched.add(r.Key)
+	queued, err := s.db.Queued(n.Ino)
+	if err == nil && !queued && n.Explicit {
+		n.Explicit = false
+		b.PutInode(*n)
+	}
+	return err
+}
+
+// losesLocked returns the names that an inode loses with an object. It is called
+// inside Update.
+func (s *Syncer) losesLocked(r index.Remote, n *index.Inode) ([]index.Name, error) {
+	names, err := s.db.Names(n)
+	if err != nil {
+		return nil, err
+	}
+	if n.Remote {
+		others, err := s.db.Holders(n.Ino)
+		if err != nil {
+			return nil, err
+		}
+		only := true
+		for _, h := range others {
+			only = only && (h.Key == r.Key || h.ETag == "" || h.Gen != gen(n))
+		}
+		if only {
+			return names, nil
+		}
+	}
+	queued, err := s.db.Queued(n.Ino)
+	if err != nil || queued {
+		return nil, err
+	}
+	if _, open, err := s.db.OpenMark(n.Ino); err != nil || open {
+		return nil, err
+	}
+	for _, name := range names {
+		if key, err := s.nameKey(name, false); err == nil && key == r.Key {
+			return []index.Name{name}, nil
+		}
+	}
+	return nil, nil
+}
+
 func (s *Syncer) vanishDirNamed(ctx context.Context, l *listing, name string) error {
 	e, err := s.db.Lookup(l.dir, name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && e.Type != index.TypeDir {
