@@ -41,8 +41,14 @@ func newGatewayCommand() *cobra.Command {
 	}
 }
 
-// stopTime is how long the gateway takes to put its machines to sleep.
-const stopTime = time.Minute
+// How long the gateway takes to stop. A machine waits for its uploads for a
+// while only: what is not in the bucket by then is journalled, and mountd, which
+// stops later, goes on with it.
+const (
+	flushTime = 20 * time.Second
+	stopTime  = time.Minute      // to put all machines to sleep
+	closeTime = 15 * time.Second // to let go of what is left
+)
 
 // A gateway is the parts of the process, in the order in which they start.
 type gateway struct {
@@ -83,9 +89,20 @@ func runGateway(ctx context.Context, conf gatewayConfig, log *slog.Logger) error
 		return err
 	}
 	err = g.serve(ctx, l)
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	return errors.Join(err, g.stopMachines(context.WithoutCancel(ctx)))
+}
+
+// stopMachines puts all machines to sleep and ends the manager.
+func (g *gateway) stopMachines(ctx context.Context) error {
+	stopCtx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
-	return errors.Join(err, g.manager.StopAll(end), g.manager.Close(end))
+	err := g.manager.StopAll(stopCtx)
+	if err != nil {
+		err = fmt.Errorf("cannot put all machines to sleep: %w", err)
+	}
+	closeCtx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	return errors.Join(err, g.manager.Close(closeCtx))
 }
 
 func (g *gateway) initManager() {
@@ -99,7 +116,7 @@ func (g *gateway) initManager() {
 			}
 			return key
 		},
-		Logger: g.log,
+		FlushTimeout: flushTime, Logger: g.log,
 	})
 }
 
