@@ -47,6 +47,7 @@ type item struct {
 	hard  time.Time // not before, even when urgent
 	tries int       // how often it failed in a row
 	again bool      // kicked while it ran
+	stop  func()    // ends the turn under way; nil while it waits
 	at    int       // in the heap
 }
 
@@ -149,6 +150,22 @@ func (s *scheduler) take() (it *item, wait time.Duration) {
 		return it, 0
 	}
 	return nil, max(wait, time.Millisecond)
+}
+
+// begin notes how the turn of an inode can be ended.
+func (s *scheduler) begin(it *item, stop func()) {
+	s.mu.Lock()
+	it.stop = stop
+	s.mu.Unlock()
+}
+
+// drop ends the turn of an inode that exists no more, if one is under way.
+func (s *scheduler) drop(ino index.Ino) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.running[ino]; r != nil && r.stop != nil {
+		r.stop() // a turn without a stop has yet to look at the index
+	}
 }
 
 // done ends the turn of an inode; retry < 0 means that nothing is left to do

@@ -202,6 +202,10 @@ func (s *Syncer) Close(ctx context.Context) {
 // Kick tells that an inode was enqueued by a commit.
 func (s *Syncer) Kick(ino index.Ino) { s.sched.kick(ino, debounce) }
 
+// Gone tells that a commit deleted an inode: nobody wants any more what an upload
+// of it sends, which may be a great deal.
+func (s *Syncer) Gone(ino index.Ino) { s.sched.drop(ino) }
+
 // KickDoomed tells that a commit put a key on the doom list.
 func (s *Syncer) KickDoomed() {
 	s.doomWork.Add(1)

@@ -74,6 +74,9 @@ func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) {
 // turn works on one inode of the queue and tells when to try again, < 0 for
 // not.
 func (s *Syncer) turn(ctx context.Context, it *item) time.Duration {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s.sched.begin(it, stop)
 	done, err := s.upload(ctx, it.ino, nil)
 	switch {
 	case err == nil && done:

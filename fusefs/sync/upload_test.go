@@ -366,3 +366,19 @@ func TestGoneTree(t *testing.T) {
 	}
 	w.update(func(b *index.Batch) error { b.PutTree(testTree, w.root); return nil })
 }
+
+// TestUploadOfRemovedFile removes a file while its upload is under way: the
+// upload ends at once, however much is still to be sent.
+func TestUploadOfRemovedFile(t *testing.T) {
+	store := &mem.Store{}
+	w := newWorld(t, store, nil)
+	heal := store.Inject(mem.Fault{Op: mem.OpPut, Hang: true})
+	defer heal()
+	w.create("large", "so much")
+	w.waitFor("the upload", func() bool { return store.Calls(mem.OpPut) > 0 })
+	w.unlink("large")
+	w.flush()
+	st, err := w.sync.Status()
+	w.check(err)
+	equal(t, "uploads under way", st.Running, 0)
+}

@@ -155,6 +155,10 @@ func (w *world) unlink(p string) {
 		return w.doom(b, dir.Ino, name, n.IsDir())
 	})
 	w.sync.KickDoomed()
+	if _, err := w.db.Inode(n.Ino); err != nil {
+		w.sync.Gone(n.Ino)
+		return
+	}
 	w.sync.Kick(n.Ino)
 }
 
