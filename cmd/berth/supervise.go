@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A child is one process of the installation that the supervisor keeps running.
@@ -72,6 +74,9 @@ func newSupervisor(opts supervisorOptions) *supervisor {
 		// so all processes are forked by one thread that lives as long as s.
 		// The goroutine returns locked: its thread ends with it.
 		runtime.LockOSThread()
+		// What it forks cannot gain rights by running another program, such as
+		// one that is setuid. It cannot fail with these arguments.
+		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 		for spawn := range s.spawns {
 			spawn()
 		}

@@ -55,8 +55,10 @@ func beChild() int {
 	childLogger().Info("child serves")
 	appendLine(orders.Record, "start "+orders.Name)
 	groups, _ := os.Getgroups()
+	status, _ := os.ReadFile("/proc/self/status")
+	stuck := strings.Contains(string(status), "NoNewPrivs:\t1\n")
 	if !orders.Mute {
-		err = announceReady(map[string]any{"ready": true, "pid": os.Getpid(), "uid": os.Getuid(), "groups": len(groups)})
+		err = announceReady(map[string]any{"ready": true, "pid": os.Getpid(), "uid": os.Getuid(), "groups": len(groups), "stuck": stuck})
 	}
 	if err != nil {
 		return 5
@@ -241,14 +243,17 @@ func TestSupervisorDropsRights(t *testing.T) {
 		t.Fatal("this test needs root")
 	}
 	s := newTestSupervisor(t)
-	var got struct{ UID, Groups int }
+	var got struct {
+		UID, Groups int
+		Stuck       bool // cannot gain rights
+	}
 	c := testChild(childOrders{Name: "one"}, func(line []byte) error { return json.Unmarshal(line, &got) })
 	c.credential = func() *syscall.Credential { return gatewayCredential(64180, 64180) }
 	if err := s.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	if got.UID != 64180 || got.Groups != 0 {
-		t.Errorf("got uid %d with %d supplementary groups, want 64180 with none", got.UID, got.Groups)
+	if got.UID != 64180 || got.Groups != 0 || !got.Stuck {
+		t.Errorf("got %+v, want uid 64180 without supplementary groups or ways to gain rights", got)
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)
