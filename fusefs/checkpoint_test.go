@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,10 +92,10 @@ func TestCheckpoints(t *testing.T) {
 }
 
 func TestOldCheckpointsGo(t *testing.T) {
-	now := time.Now()
+	var ahead atomic.Int64
 	r := newRig(t, func(o *Options) {
 		o.WholeBucket = false
-		o.Now = func() time.Time { return now }
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
 	tree := berth.SharedTree("acme")
 	must(t, r.AttachTree(t.Context(), tree))
@@ -104,7 +105,7 @@ func TestOldCheckpointsGo(t *testing.T) {
 	n, err := r.Checkpoint(t.Context(), []berth.Tree{tree})
 	must(t, err)
 	must(t, os.WriteFile(f, []byte("new"), 0o644))
-	now = now.Add(asideAge + time.Hour)
+	ahead.Store(int64(asideAge + time.Hour))
 	must(t, r.pruneSaves())
 	if _, _, err := r.Before(t.Context(), tree, "f", n); !errors.Is(err, ErrNotKept) {
 		t.Errorf("got %v, want ErrNotKept", err)

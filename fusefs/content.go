@@ -54,6 +54,15 @@ func (f *FS) contentFirst(ino index.Ino) {
 // syncIndex makes all names and attributes safe from power loss, after the
 // content that they may have put in the place of other content.
 func (f *FS) syncIndex() error {
+	if err := f.syncReplaced(); err != nil {
+		return err
+	}
+	return f.db.Sync()
+}
+
+// syncReplaced makes the content of the unsynced set safe from power loss.
+func (f *FS) syncReplaced() error {
+	var failed error
 	for _, ino := range f.unsynced.take() {
 		file, err := f.cache.Open(ino, unix.O_RDONLY)
 		if err != nil {
@@ -63,10 +72,10 @@ func (f *FS) syncIndex() error {
 		file.Close()
 		if err != nil {
 			f.unsynced.add(ino)
-			return err
+			failed = err
 		}
 	}
-	return f.db.Sync()
+	return failed
 }
 
 // Fsync serves fsync(2) and fdatasync(2): content, attributes and name.

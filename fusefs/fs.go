@@ -159,15 +159,16 @@ func (f *FS) Close(ctx context.Context) error {
 func (f *FS) close(ctx context.Context) error {
 	err := f.unmount()
 	f.notify.close()
-	f.settleAll()
-	for _, ino := range f.orphans.numbers() { // of a kernel that will not tell any more
-		f.orphans.forget(ino)
-		f.endOrphan(ino)
-	}
 	f.cancel(errClosed)
 	f.feed.close()
-	if werr := f.group.Wait(); werr != nil && !errors.Is(werr, errClosed) && !errors.Is(werr, context.Canceled) {
+	if werr := f.group.Wait(); werr != nil {
 		err = errors.Join(err, werr)
+	}
+	// No request is under way any more.
+	f.settleAll()
+	for _, ino := range f.orphans.numbers() { // of a kernel that will not tell
+		f.orphans.forget(ino)
+		f.endOrphan(ino)
 	}
 	return errors.Join(err, f.closeState(ctx))
 }

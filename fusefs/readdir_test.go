@@ -76,7 +76,13 @@ func TestHugeDirectory(t *testing.T) {
 			t.Errorf("the handle keeps %d entries and %d pages", entries, len(h.pages))
 		}
 	}
-	// rm -r reads and removes in turns.
+}
+
+// rm -r reads and removes in turns.
+func TestRemoveAll(t *testing.T) {
+	r := newRig(t)
+	must(t, os.Mkdir(r.path("d"), 0o755))
+	r.fillDir(r.inoOf("d"), 5000)
 	must(t, os.RemoveAll(r.path("d")))
 	if _, err := os.Lstat(r.path("d")); !os.IsNotExist(err) {
 		t.Errorf("after RemoveAll: %v", err)

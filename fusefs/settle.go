@@ -11,6 +11,7 @@ import (
 // How open files are looked at.
 const (
 	watchEvery  = 500 * time.Millisecond
+	syncEvery   = 5 * time.Second  // for content that took the place of other content
 	quietFor    = 2 * time.Second  // a file that long unchanged is snapshotted
 	snapAtLeast = 60 * time.Second // and one that keeps changing so often
 	copyTries   = 3                // of a copy while the file changes under it
