@@ -13,7 +13,7 @@ build_web() {
 		return
 	fi
 	say "building the web page"
-	(cd $web && npm ci --no-fund --no-audit --loglevel=error >&2 && npm run build >&2) ||
+	(cd $web && npm ci --no-fund --no-audit --loglevel=error >&2 && npm run --silent build -- --logLevel warn >&2) ||
 		fail "the web page does not build" "look at npm's message above"
 	mkdir -p build
 	echo "$now" >$stamp
