@@ -131,7 +131,15 @@ func (f *FS) evictOne(ino index.Ino) (bool, error) {
 	if err != nil || !clean {
 		return false, err
 	}
-	return true, f.cache.Remove(ino)
+	// The index says first that the content is elsewhere: the other way round a
+	// death between the two would lose sight of it. A fetch that brought it back
+	// meanwhile has done so under the same lock.
+	return true, f.db.Update(func(b *index.Batch) error {
+		if n, err := f.db.Inode(ino); err != nil || !n.Remote {
+			return ignoreNotExist(err)
+		}
+		return f.cache.Remove(ino)
+	})
 }
 
 // stored says whether the present generation of a file is in the bucket under one
