@@ -265,6 +265,10 @@ func (m *Manager) transition(ctx context.Context, k *machine, limit time.Duratio
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if ctx.Err() != nil { // both were so: whose access was revoked starts nothing
+		<-k.lock
+		return context.Cause(ctx)
+	}
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
