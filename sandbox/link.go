@@ -19,6 +19,12 @@ import (
 // errAgentGone is the cause of calls that a lost connection ended.
 var errAgentGone = fmt.Errorf("the machine's agent is gone: %w", berth.ErrUnavailable)
 
+// How long an agent waits that lost its connection soon: longer each time.
+const (
+	shortPause = 5 * time.Millisecond
+	longPause  = time.Second
+)
+
 // A link is the gateway's end of one slot: it listens on the slot's socket and
 // accepts one connection, from the container's init only. While that lasts the
 // socket is closed and away, so that nothing in the machine can knock; after a
@@ -93,8 +99,10 @@ func (l *link) expect(pid int) {
 // serve takes one connection after the other until the link is closed.
 func (l *link) serve(listener *net.UnixListener) {
 	defer close(l.ended)
+	var pause time.Duration // before the next connection
 	for {
 		conn, err := l.accept(listener)
+		began := time.Now()
 		listener.Close()
 		os.Remove(filepath.Join(l.dir, "agent.sock"))
 		if err == nil {
@@ -106,7 +114,13 @@ func (l *link) serve(listener *net.UnixListener) {
 			l.set(nil)
 			conn.close()
 		}
-		if l.ctx.Err() != nil {
+		// An agent that dials and hangs up must not keep the gateway busy.
+		if pause = min(max(2*pause, shortPause), longPause); time.Since(began) > longPause {
+			pause = 0
+		}
+		select {
+		case <-time.After(pause):
+		case <-l.ctx.Done():
 			return
 		}
 		if listener, err = l.listen(); err != nil {
@@ -117,7 +131,8 @@ func (l *link) serve(listener *net.UnixListener) {
 	}
 }
 
-// accept returns the first connection that the container's init makes.
+// accept returns the first connection that the container's init makes, or why
+// it is no good.
 func (l *link) accept(listener *net.UnixListener) (*agentConn, error) {
 	stop := context.AfterFunc(l.ctx, func() { listener.Close() })
 	defer stop()
@@ -148,9 +163,8 @@ func (l *link) accept(listener *net.UnixListener) (*agentConn, error) {
 		conn, err := newAgentConn(c)
 		if err != nil {
 			c.Close()
-			continue
 		}
-		return conn, nil
+		return conn, err
 	}
 }
 

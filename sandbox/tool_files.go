@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -60,14 +62,19 @@ func parseRead(c Call, dir string) (tool, error) {
 }
 
 // isText says whether bytes are better given as text: UTF-8 without control
-// characters but the usual ones; JSON would make six bytes of each.
+// characters but the usual ones. JSON makes six bytes of an escape character:
+// of large files those that hold too many are no text either.
 func isText(p []byte) bool {
+	escapes := 0
 	for _, c := range p {
-		if c < ' ' && !bytes.ContainsRune([]byte("\t\n\r\f\b\x1b"), rune(c)) {
+		switch {
+		case c == '\x1b':
+			escapes++
+		case c < ' ' && !bytes.ContainsRune([]byte("\t\n\r\f\b"), rune(c)):
 			return false
 		}
 	}
-	return utf8.Valid(p)
+	return escapes <= max(64<<10, len(p)/8) && utf8.Valid(p)
 }
 
 func parseWrite(c Call, dir string) (tool, error) {
@@ -145,22 +152,51 @@ func parseList(c Call, dir string) (tool, error) {
 	return func(ctx context.Context, a *agentConn) (any, error) {
 		ctx, cancel := fileContext(ctx)
 		defer cancel()
-		var r agent.ListResult
+		r := listResult{Entries: entryList{most: limit}}
 		if err := a.call(ctx, agent.PathList, agent.ListRequest{Dir: dir, Path: args.Path, Limit: limit}, &r, int64(limit)*512+4096); err != nil {
 			return nil, err
-		}
-		if len(r.Entries) > limit {
-			return nil, fmt.Errorf("cannot take the agent's answer: %d entries, %d were asked for: %w", len(r.Entries), limit, berth.ErrUnavailable)
 		}
 		answer := struct {
 			Entries   []fileEntry `json:"entries"`
 			Truncated bool        `json:"truncated"`
-		}{make([]fileEntry, 0, len(r.Entries)), r.Truncated}
-		for _, e := range r.Entries {
+		}{make([]fileEntry, 0, len(r.Entries.all)), r.Truncated}
+		for _, e := range r.Entries.all {
 			answer.Entries = append(answer.Entries, listEntry(e))
 		}
 		return answer, nil
 	}, nil
+}
+
+// listResult is an agent.ListResult with no more entries than were asked for.
+type listResult struct {
+	Entries   entryList `json:"entries"`
+	Truncated bool      `json:"truncated"`
+}
+
+// An entryList decodes up to most entries. An empty one takes three bytes to
+// send, but many more to keep: they are counted as they come.
+type entryList struct {
+	most int
+	all  []agent.Entry
+}
+
+func (l *entryList) UnmarshalJSON(data []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if open, err := dec.Token(); err != nil || open != json.Delim('[') {
+		return errors.New("the entries are no array")
+	}
+	for l.all = nil; dec.More(); {
+		if len(l.all) == l.most {
+			return fmt.Errorf("there are more than the %d entries that were asked for", l.most)
+		}
+		var e agent.Entry
+		if err := dec.Decode(&e); err != nil {
+			return err
+		}
+		l.all = append(l.all, e)
+	}
+	return nil
 }
 
 func listEntry(e agent.Entry) fileEntry {
