@@ -31,6 +31,7 @@ func (s *Server) filter(ctx context.Context, p owner) preview.Filter {
 		return preview.Filter{
 			Change:  func(c preview.Change) bool { return c.Tree == disk || c.Tree == shared },
 			Machine: func(m preview.Machine) bool { return m.View.Workspace == p.workspace && m.View.User == p.user },
+			Chat:    func(c preview.Change) bool { return c.User == p.user }, // others write to the shared directory, too
 		}
 	}
 	owned := func(chat berth.ID) bool { return s.keyOf(ctx, p.workspace, chat) == p.key }
@@ -42,6 +43,7 @@ func (s *Server) filter(ctx context.Context, p owner) preview.Filter {
 		Machine: func(m preview.Machine) bool {
 			return m.View.Workspace == p.workspace && m.View.EndUser != "" && owned(m.Chat)
 		},
+		Chat: func(preview.Change) bool { return true }, // a session root has one
 	}
 }
 
@@ -64,7 +66,7 @@ func (s *Server) chatEvents(c echo.Context, p owner) error {
 		}
 		return c.Chat == rec.Chat || inChatDir(c.Path, rec.Chat) || inChatDir(c.From, rec.Chat)
 	}
-	return s.stream(c, p, preview.Filter{Change: change, Machine: machine})
+	return s.stream(c, p, preview.Filter{Change: change, Machine: machine, Chat: mine.Chat})
 }
 
 // inChatDir reports whether a path of a member's disk is EXPERT/CHAT or below.

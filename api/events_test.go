@@ -183,6 +183,29 @@ func TestEventsOfChat(t *testing.T) {
 	}
 }
 
+// TestEventsOfChatOfTheSameName: chat ids are each member's own, while all see
+// the shared directory.
+func TestEventsOfChatOfTheSameName(t *testing.T) {
+	g := newGateway(t, nil)
+	bob := g.member("bob")
+	for _, token := range []string{g.ann, bob} {
+		g.do(token, "PUT", "/v1/chats/c", "{}").ok(200, nil)
+	}
+	g.do(bob, "POST", "/v1/chats/c/tools/bash", "{}").ok(200, nil) // has not ended, as the feed sees it
+	anns, bobs, all := g.stream(g.ann, "/v1/chats/c/events"), g.stream(bob, "/v1/chats/c/events"), g.stream(g.ann, "/v1/events")
+	g.change(shared, "of-bob")
+	if e := bobs.next(); !strings.Contains(e.data, `"path":"of-bob"`) || !strings.Contains(e.data, `"chat":"c"`) {
+		t.Errorf("bob's chat: got %+v, want the change with its chat", e)
+	}
+	if e := all.next(); !strings.Contains(e.data, `"path":"of-bob"`) || strings.Contains(e.data, `"chat"`) {
+		t.Errorf("ann: got %+v, want the change without bob's chat", e)
+	}
+	g.change(annDisk, "profy/c/of-ann")
+	if e := anns.next(); !strings.Contains(e.data, `"path":"profy/c/of-ann"`) {
+		t.Errorf("ann's chat: got %+v, want nothing of bob's", e)
+	}
+}
+
 func TestEventsResume(t *testing.T) {
 	g := newGateway(t, nil)
 	cursor := g.do(g.ann, "GET", "/v1/me", "").ok(200, nil).header.Get(cursorHeader)

@@ -73,10 +73,10 @@ func newOverlaps(calls Calls, batch []berth.Change) *overlaps {
 }
 
 // at returns the calls that ran at a time in machines that see a tree, and the
-// chat of all of them if they ran in one machine.
-func (o *overlaps) at(tree berth.Tree, when time.Time) (ids []berth.ID, chat berth.ID) {
+// view of all of them if they ran in one machine.
+func (o *overlaps) at(tree berth.Tree, when time.Time) (ids []berth.ID, view berth.View) {
 	if o.calls == nil {
-		return nil, ""
+		return nil, view
 	}
 	name := tree.String()
 	calls, ok := o.byTree[name]
@@ -85,17 +85,16 @@ func (o *overlaps) at(tree berth.Tree, when time.Time) (ids []berth.ID, chat ber
 		o.byTree[name] = calls
 	}
 	one := true
-	var machine berth.ID
 	for _, c := range calls {
 		if when.Before(c.Started) || (!c.Ended.IsZero() && when.After(c.Ended.Add(settleTime))) {
 			continue
 		}
-		one = one && (len(ids) == 0 || c.View.Machine == machine)
-		machine, chat = c.View.Machine, c.View.Chat
+		one = one && (len(ids) == 0 || c.View.Machine == view.Machine)
+		view = c.View
 		ids = append(ids, c.ID)
 	}
 	if !one {
-		chat = ""
+		view = berth.View{}
 	}
-	return ids, chat
+	return ids, view
 }

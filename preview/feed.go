@@ -167,8 +167,8 @@ func (f *Feed) publishChanges(changes []berth.Change) {
 		if err != nil || tree.Kind == berth.MachineHome || !shown {
 			continue // a machine's home is nobody's business, and busy
 		}
-		calls, chat := during.at(tree, c.Time)
-		batch = append(batch, Change{Change: c, Calls: calls, Chat: chat})
+		calls, view := during.at(tree, c.Time)
+		batch = append(batch, Change{Change: c, Calls: calls, Chat: view.Chat, User: view.User})
 		size += 256 + len(c.Path) + len(c.From) + len(c.Tree)
 	}
 	if len(batch) > 0 {

@@ -117,6 +117,7 @@ func (m memCalls) CallsOn(tree berth.Tree, from, to time.Time) []Call {
 var everything = Filter{
 	Change:  func(Change) bool { return true },
 	Machine: func(Machine) bool { return true },
+	Chat:    func(Change) bool { return true },
 }
 
 func testFeed(t *testing.T, o Options) (*Feed, *memSource) {

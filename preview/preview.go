@@ -37,8 +37,9 @@ type Change struct {
 	// Calls are the ids of all tool calls that were running when it was made, in
 	// machines that see its tree. It is not known which of them made it.
 	Calls []berth.ID
-	// Chat is the one chat all those calls belong to, or empty.
-	Chat berth.ID
+	// Chat is the one chat all those calls belong to, or empty. It is the chat of
+	// the member User, or of an API key where that is empty.
+	Chat, User berth.ID
 }
 
 // MarshalJSON adds path_base64 and from_base64 for paths that are not UTF-8,
@@ -115,6 +116,9 @@ func (e Event) Data() ([]byte, error) {
 type Filter struct {
 	Change  func(Change) bool
 	Machine func(Machine) bool
+	// Chat says whether the reader may know the chat of a change that it sees; of
+	// others Change does not know it either.
+	Chat func(Change) bool
 }
 
 // apply returns the part of the event that passes, and whether any does.
@@ -127,6 +131,9 @@ func (f Filter) apply(e Event) (Event, bool) {
 	}
 	passed := make([]Change, 0, len(e.Changes))
 	for _, c := range e.Changes {
+		if c.Chat != "" && (f.Chat == nil || !f.Chat(c)) {
+			c.Chat, c.User = "", ""
+		}
 		if f.Change(c) {
 			passed = append(passed, c)
 		}
