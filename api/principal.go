@@ -52,6 +52,9 @@ func (s *Server) as(serve func(echo.Context, principal) error, kinds ...kind) ec
 		if err != nil {
 			return err
 		}
+		if s.cuts.crowded(p.name(), maxRequests) {
+			return fmt.Errorf("cannot take another request, %d are under way: %w", maxRequests, ErrLimit)
+		}
 		if p.session != "" {
 			if err := s.checkOrigin(r); err != nil {
 				return err
@@ -106,30 +109,39 @@ func (s *Server) byToken(ctx context.Context, token string, hold *hold) (princip
 		return principal{}, errRevoked
 	}
 	p := principal{kind: t.Kind, workspace: t.Workspace, user: t.User, key: t.Key}
-	return p, s.admit(ctx, p, time.Time{}, hold)
+	return p, s.admit(ctx, p, hash, time.Time{}, hold)
 }
 
-// admit checks that what the principal stands for has access. A sign-in (else
-// the time is zero) must be younger than the member's last removal.
-func (s *Server) admit(ctx context.Context, p principal, signedIn time.Time, hold *hold) error {
+// admit checks that what the principal stands for has access. Its record names
+// the one token that is good, by hash: an exchange of tokens that was broken off
+// leaves no second one. A sign-in, which has no hash, must be younger than the
+// member's last removal.
+func (s *Server) admit(ctx context.Context, p principal, hash string, signedIn time.Time, hold *hold) error {
 	hold.under(p.name())
+	var good bool
 	var err error
 	switch p.kind {
-	case kindOperator, kindAdmin:
+	case kindOperator:
+		good = true
+	case kindAdmin:
+		var w workspaceRecord
+		w, _, err = read[workspaceRecord](ctx, s.records, workspaceKey(p.workspace))
+		good = w.Token == hash
 	case kindMember:
 		var m memberRecord
-		if m, _, err = read[memberRecord](ctx, s.records, memberKey(p.workspace, p.user)); err == nil && (m.Removed != nil || !signedIn.IsZero() && !signedIn.After(m.SignInsAfter)) {
-			return errRevoked
+		m, _, err = read[memberRecord](ctx, s.records, memberKey(p.workspace, p.user))
+		good = m.Removed == nil && m.Token == hash
+		if hash == "" {
+			good = m.Removed == nil && signedIn.After(m.SignInsAfter)
 		}
 	case kindKey:
 		var k keyRecord
-		if k, _, err = read[keyRecord](ctx, s.records, keyKey(p.workspace, p.key)); err == nil && k.Revoked != nil {
-			return errRevoked
-		}
+		k, _, err = read[keyRecord](ctx, s.records, keyKey(p.workspace, p.key))
+		good = k.Revoked == nil && k.Token == hash
 	default:
 		return fmt.Errorf("the token's record has the unknown kind %q", p.kind)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if err == nil && !good || errors.Is(err, fs.ErrNotExist) {
 		return errRevoked
 	}
 	return err

@@ -54,7 +54,7 @@ func (s *Server) startSession(ctx context.Context, t ticket) (*http.Cookie, erro
 	hold := s.cuts.hold(ctx)
 	defer hold.release()
 	p := principal{kind: kindMember, workspace: t.Workspace, user: t.User}
-	if err := s.admit(ctx, p, time.UnixMilli(t.Issued), hold); err != nil {
+	if err := s.admit(ctx, p, "", time.UnixMilli(t.Issued), hold); err != nil {
 		return nil, err
 	}
 	now := s.o.Now().UTC()
@@ -130,7 +130,7 @@ func (s *Server) byCookie(ctx context.Context, value string, hold *hold) (princi
 		return principal{}, err
 	}
 	p := principal{kind: kindMember, workspace: t.Workspace, user: t.User, session: t.Nonce}
-	return p, s.admit(ctx, p, in.Started, hold)
+	return p, s.admit(ctx, p, "", in.Started, hold)
 }
 
 // signOut ends the session that the request came with, and its streams.
