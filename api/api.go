@@ -117,9 +117,12 @@ type Options struct {
 	Now       func() time.Time // nil is time.Now
 
 	// FileTimeout bounds each single operation on a file, 0 is 30 s; Heartbeat is
-	// the time between comments in an event stream, 0 is 15 s.
-	FileTimeout time.Duration
-	Heartbeat   time.Duration
+	// the time between comments in an event stream, 0 is 15 s; TransferTime is how
+	// long a client may take to send a body or take an answer, or one piece of a
+	// file, 0 is a minute.
+	FileTimeout  time.Duration
+	Heartbeat    time.Duration
+	TransferTime time.Duration
 }
 
 // A Server answers the API's requests.
@@ -130,6 +133,7 @@ type Server struct {
 	cuts    *cuts
 	owners  *ownerCache
 	fileOps chan struct{} // one token per file operation under way
+	bulk    *turns        // of tool calls that carry whole files
 	started time.Time
 }
 
@@ -144,15 +148,16 @@ func New(o Options) (*Server, error) {
 	o.MaxUpload = or(o.MaxUpload, 512<<20)
 	o.FileTimeout = or(o.FileTimeout, 30*time.Second)
 	o.Heartbeat = or(o.Heartbeat, 15*time.Second)
+	o.TransferTime = or(o.TransferTime, time.Minute)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	s := &Server{
 		o: o, echo: echo.New(), records: records{o.Records}, cuts: newCuts(), owners: newOwnerCache(),
-		fileOps: make(chan struct{}, maxFileOps), started: o.Now(),
+		fileOps: make(chan struct{}, maxFileOps), bulk: newTurns(maxBulk, maxBulkEach), started: o.Now(),
 	}
 	s.echo.HTTPErrorHandler = s.writeError
-	s.echo.Pre(s.recovered, keepEscapes, secured, s.checkHost)
+	s.echo.Pre(s.recovered, s.timed, keepEscapes, secured, s.checkHost)
 	for _, r := range s.routes() {
 		s.echo.Add(r.method, r.path, r.serve)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -29,6 +30,7 @@ func readBody(c echo.Context, limit int64) ([]byte, error) {
 	if err != nil && !errors.As(err, &tooLarge) {
 		return nil, fmt.Errorf("cannot read request body: %v: %w", err, fs.ErrInvalid)
 	}
+	bodyDeadline(c, time.Time{}) // it is here; handling it may take longer
 	return body, err
 }
 

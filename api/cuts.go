@@ -71,6 +71,13 @@ func (c *cuts) cut(name string, cause error) {
 	}
 }
 
+// crowded says whether there are more requests under a name than most.
+func (c *cuts) crowded(name string, most int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byName[name]) > most
+}
+
 // streaming marks the request of ctx as a stream, unless its principal already
 // has as many as allowed.
 func (c *cuts) streaming(ctx context.Context, name string, most int) bool {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -129,6 +130,10 @@ func (s *Server) writeError(err error, c echo.Context) {
 	// An error page must not keep the headers of the file it stands for.
 	for _, name := range []string{"ETag", "Content-Disposition", "Content-Length", "Last-Modified"} {
 		c.Response().Header().Del(name)
+	}
+	if r.ContentLength != 0 {
+		// The rest of the body is read before the answer is sent, but not waited for.
+		bodyDeadline(c, time.Now().Add(min(lingerTime, s.o.TransferTime/2)))
 	}
 	if r.Method == http.MethodHead {
 		err = c.NoContent(status)

@@ -173,7 +173,7 @@ func (w *upload) fill(c echo.Context, f *os.File) error {
 	buf := make([]byte, 128<<10)
 	for {
 		// A deadline is only refused by a connection that has none, in tests.
-		_ = in.SetReadDeadline(time.Now().Add(transferTime))
+		_ = in.SetReadDeadline(time.Now().Add(w.s.o.TransferTime))
 		n, readErr := body.Read(buf)
 		if n > 0 {
 			piece := buf[:n]
@@ -184,6 +184,7 @@ func (w *upload) fill(c echo.Context, f *os.File) error {
 		var tooLarge *http.MaxBytesError
 		switch {
 		case errors.Is(readErr, io.EOF):
+			_ = in.SetReadDeadline(time.Time{})
 			return nil
 		case errors.As(readErr, &tooLarge):
 			return readErr

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -39,12 +40,21 @@ func (s *Server) callTool(c echo.Context, p owner) error {
 	if tool == "write_file" {
 		limit = maxWriteArgs
 	}
+	ctx := c.Request().Context()
 	rec, err := s.chatParam(c, p)
 	if err != nil {
 		return err
 	}
 	if s.o.Machines == nil {
 		return errNoSandboxes
+	}
+	if isBulk(tool) { // before anything large is in memory
+		giveBack, err := s.bulk.take(ctx, p.name())
+		if err != nil {
+			return err
+		}
+		defer giveBack()
+		bodyDeadline(c, time.Now().Add(s.o.TransferTime))
 	}
 	body, err := readBody(c, limit)
 	if err != nil {
@@ -54,7 +64,6 @@ func (s *Server) callTool(c echo.Context, p owner) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
 	view, err := s.ready(ctx, p, rec, expert)
 	if err != nil {
 		return err

@@ -14,9 +14,6 @@ import (
 // that wait for a file system that does not answer.
 const maxFileOps = 512
 
-// transferTime is how long a client may take to send or take one piece of a file.
-const transferTime = time.Minute
-
 // within runs one operation on files, but waits no longer than FileTimeout or
 // ctx. An operation that the file system never answers cannot be ended: its
 // goroutine stays until it is, and counts against maxFileOps. What an abandoned
@@ -86,7 +83,7 @@ func (r *servedFile) Seek(offset int64, whence int) (int64, error) {
 
 func (r *servedFile) Read(p []byte) (int, error) {
 	// A deadline is only refused by a writer that has none, in tests.
-	_ = r.out.SetWriteDeadline(time.Now().Add(transferTime))
+	_ = r.out.SetWriteDeadline(time.Now().Add(r.s.o.TransferTime))
 	// The operation has a buffer of its own: p may be used again by the caller
 	// while an abandoned read still comes in.
 	f, at := r.f, r.at
