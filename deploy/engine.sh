@@ -43,10 +43,16 @@ clear_stale() {
 ensure_cgroups() {
 	if ! mountpoint -q /sys/fs/cgroup; then
 		say "mounting cgroups"
-		mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null || mount_cgroups_v1 ||
+		mount_cgroups_v2 || mount_cgroups_v1 ||
 			fail "cannot mount cgroups on /sys/fs/cgroup" "run this on a machine, or in a container that may mount"
 	fi
 	[ ! -e /sys/fs/cgroup/cgroup.controllers ] || delegate_controllers
+}
+
+# Version 2 is no good where another mount has taken its controllers.
+mount_cgroups_v2() {
+	mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null || return 1
+	grep -qw memory /sys/fs/cgroup/cgroup.controllers || { umount /sys/fs/cgroup && return 1; }
 }
 
 mount_cgroups_v1() {
