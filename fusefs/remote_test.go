@@ -143,6 +143,18 @@ func TestKillWhileWaiting(t *testing.T) {
 	}
 }
 
+// What a file still has to send when it is removed keeps nobody waiting.
+func TestRemoveWhileUploading(t *testing.T) {
+	store := new(mem.Store)
+	r := newRig(t, func(o *Options) { o.Store = store })
+	heal := store.Inject(mem.Fault{Op: mem.OpPut, Hang: true})
+	defer heal()
+	must(t, os.WriteFile(r.path("large"), []byte("so much"), 0o644))
+	eventually(t, "its upload runs", func() bool { return store.Calls(mem.OpPut) > 0 })
+	must(t, os.Remove(r.path("large")))
+	r.flush()
+}
+
 func TestEviction(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.CacheBytes = 1 })
 	must(t, os.WriteFile(r.path("clean"), []byte(strings.Repeat("clean", 1000)), 0o644))

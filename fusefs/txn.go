@@ -71,6 +71,9 @@ func (t *txn) after() {
 	for ino, name := range t.asides {
 		f.keepAside(ino, name)
 	}
+	for _, n := range t.deleted {
+		f.sync.Gone(n.Ino)
+	}
 	for _, c := range t.events {
 		f.feed.publish(c)
 	}
