@@ -87,6 +87,9 @@ func up(t testing.TB, state string, args ...string) *berth {
 		if t.Failed() {
 			t.Logf("log of berth up:\n%s", b.logText())
 		}
+		if b.cmd.ProcessState == nil { // a test that ended early
+			b.kill()
+		}
 	})
 	return b
 }
@@ -129,7 +132,12 @@ func (b *berth) logText() string {
 // stop ends berth as an operator would and checks that nothing is left.
 func (b *berth) stop(t testing.TB) {
 	t.Helper()
-	b.cmd.Process.Signal(syscall.SIGTERM)
+	b.stopBy(t, syscall.SIGTERM)
+}
+
+func (b *berth) stopBy(t testing.TB, s os.Signal) {
+	t.Helper()
+	b.cmd.Process.Signal(s)
 	done := make(chan error, 1)
 	go func() { done <- b.cmd.Wait() }()
 	select {
@@ -139,7 +147,7 @@ func (b *berth) stop(t testing.TB) {
 		}
 	case <-time.After(90 * time.Second):
 		b.kill()
-		t.Errorf("berth up did not stop within 90 s of SIGTERM; its log:\n%s", b.logText())
+		t.Errorf("berth up did not stop within 90 s of %v; its log:\n%s", s, b.logText())
 	}
 	b.checkNothingLeft(t)
 }
@@ -264,6 +272,24 @@ func (a answer) refused(t testing.TB, status int, words ...string) {
 			t.Errorf("message %q does not name %q", e.Message, w)
 		}
 	}
+}
+
+// workspace makes a workspace and returns its admin's token.
+func (b *berth) workspace(t testing.TB, name string) string {
+	t.Helper()
+	var made struct {
+		Token string `json:"admin_token"`
+	}
+	b.call(t, b.Operator, "PUT", "/v1/workspaces/"+name, "{}").want(t, 200, &made)
+	return made.Token
+}
+
+// member makes a member of an admin's workspace and returns the member's token.
+func (b *berth) member(t testing.TB, admin, user string) string {
+	t.Helper()
+	var made struct{ Token string }
+	b.call(t, admin, "PUT", "/v1/members/"+user, "{}").want(t, 200, &made)
+	return made.Token
 }
 
 // A bash answer.

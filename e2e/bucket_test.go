@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/minio/minio-go/v7"
@@ -21,26 +22,33 @@ type bucket struct {
 // bucket opens the embedded store of a running berth.
 func (b *berth) bucket(t testing.TB) bucket {
 	t.Helper()
-	var c struct {
-		AccessKey string `json:"store_access_key"`
-		SecretKey string `json:"store_secret_key"`
-	}
-	text, err := os.ReadFile(filepath.Join(b.State, "credentials.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		t.Fatal(err)
-	}
+	access, secret := b.storeCredentials(t)
 	var status struct {
 		Store struct{ Endpoint, Bucket string }
 	}
 	b.status(t, &status)
-	client, err := minio.New(status.Store.Endpoint, &minio.Options{Creds: credentials.NewStaticV4(c.AccessKey, c.SecretKey, "")})
+	client, err := minio.New(status.Store.Endpoint, &minio.Options{Creds: credentials.NewStaticV4(access, secret, "")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return bucket{client, status.Store.Bucket}
+}
+
+// storeCredentials reads those that the first start made.
+func (b *berth) storeCredentials(t testing.TB) (access, secret string) {
+	t.Helper()
+	var c struct {
+		Access string `json:"store_access_key"`
+		Secret string `json:"store_secret_key"`
+	}
+	text, err := os.ReadFile(filepath.Join(b.State, "credentials.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Access, c.Secret
 }
 
 // object returns what is under a key; ok is false when nothing is.
@@ -59,4 +67,13 @@ func (k bucket) object(t testing.TB, key string) (content string, ok bool) {
 		t.Fatalf("GET %s: %v", key, err)
 	}
 	return string(text), true
+}
+
+// put makes an object as another tool would.
+func (k bucket) put(t testing.TB, key, content string) {
+	t.Helper()
+	_, err := k.client.PutObject(context.Background(), k.name, key, strings.NewReader(content), int64(len(content)), minio.PutObjectOptions{})
+	if err != nil {
+		t.Fatalf("PUT %s: %v", key, err)
+	}
 }

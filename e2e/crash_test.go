@@ -97,6 +97,34 @@ func TestKilledWhole(t *testing.T) {
 	}
 }
 
+// TestStopAndGoOn stops berth with the terminal's signal right after a write and
+// starts it again on the same state.
+func TestStopAndGoOn(t *testing.T) {
+	state := stateDir(t)
+	b := up(t, state)
+	var before, after struct {
+		Title   string
+		Machine struct{ ID, State string }
+	}
+	b.call(t, b.Member, "PUT", "/v1/chats/c", map[string]any{"title": "Kept"}).want(t, 200, &before)
+	b.sh(t, b.Member, "c", "echo home > ~/g; echo disk > f; (setsid sleep 1000 &)")
+	var status struct{ Store struct{ Bucket string } }
+	b.status(t, &status)
+	b.stopBy(t, os.Interrupt)
+	object := filepath.Join(state, "store", status.Store.Bucket, b.Workspace, "members", b.User, "profy/c/f")
+	if text, err := os.ReadFile(object); err != nil || string(text) != "disk\n" {
+		t.Errorf("the object after the stop: %q, %v", text, err)
+	}
+
+	again := up(t, state)
+	t.Cleanup(func() { again.stop(t) })
+	equal(t, "tokens", []string{again.Operator, again.Admin, again.Member, again.APIKey}, []string{b.Operator, b.Admin, b.Member, b.APIKey})
+	again.call(t, again.Member, "GET", "/v1/chats/c", nil).want(t, 200, &after)
+	before.Machine.State = "sleeping"
+	equal(t, "the chat after the start", after, before)
+	equal(t, "files after the start", again.sh(t, again.Member, "c", "cat f ~/g"), "disk\nhome")
+}
+
 // TestSecondUpIsRefused starts berth twice on one state directory.
 func TestSecondUpIsRefused(t *testing.T) {
 	b := start(t, "--sandboxes=off")

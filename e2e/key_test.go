@@ -32,6 +32,11 @@ func TestAPIKey(t *testing.T) {
 			t.Errorf("writing next to the session root: %q, want 3 x EROFS", r.Stderr)
 		}
 	}
+	for _, user := range []string{"u1", "u2"} {
+		chat := "chat-" + user
+		found := b.sh(t, key, chat, "find / -path /proc -prune -o -name mine -print 2>/dev/null; true")
+		equal(t, "files of that name in the whole machine", found, "/home/user/workspace/profy/"+chat+"/mine")
+	}
 	// Another expert of the chat sees the same files in its own directory.
 	var r bashResult
 	b.call(t, key, "POST", "/v1/chats/chat-u1/tools/bash", map[string]any{"command": "pwd; cat mine", "expert": "critic"}).want(t, 200, &r)
