@@ -162,7 +162,7 @@ func (f *FS) makeNode(c caller, h *fuse.InHeader, name string, n index.Inode, ou
 
 // makeFile makes an empty file that nobody has open.
 func (f *FS) makeFile(c caller, h *fuse.InHeader, name string, n index.Inode, out *fuse.EntryOut) error {
-	o, n, err := f.newContent(n)
+	o, n, err := f.newContent(index.Ino(h.NodeId), n)
 	if err != nil {
 		return err
 	}
@@ -177,9 +177,13 @@ func (f *FS) makeFile(c caller, h *fuse.InHeader, name string, n index.Inode, ou
 	return f.entryUnlocked(n, out)
 }
 
-// newContent gives a new inode a number and an empty content file that is open.
-// Its openFile is returned locked and used once.
-func (f *FS) newContent(n index.Inode) (*openFile, index.Inode, error) {
+// newContent gives an inode that will be in a directory a number and an empty
+// content file that is open. Its openFile is returned locked and used once.
+func (f *FS) newContent(parent index.Ino, n index.Inode) (*openFile, index.Inode, error) {
+	var tree index.Ino // 0 in a directory where nothing can be made
+	if dir, err := f.inode(parent); err == nil {
+		tree = dir.Tree
+	}
 	ino, err := f.db.NewIno()
 	if err != nil {
 		return nil, n, err
@@ -194,6 +198,9 @@ func (f *FS) newContent(n index.Inode) (*openFile, index.Inode, error) {
 	o := f.opens.get(ino)
 	o.mu.Lock()
 	o.base = index.OpenMark{Mtime: st.Mtime, Ctime: st.Ctime, Fresh: true}
+	if err == nil {
+		err = f.takeLocked(o, tree)
+	}
 	if err == nil {
 		err = f.openLocked(o)
 	}
@@ -233,7 +240,7 @@ func (r *rawFS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 }
 
 func (f *FS) createOpen(c caller, in *fuse.CreateIn, name string, out *fuse.CreateOut) error {
-	o, n, err := f.newContent(index.Inode{Mode: index.TypeFile | in.Mode&permMask})
+	o, n, err := f.newContent(index.Ino(in.NodeId), index.Inode{Mode: index.TypeFile | in.Mode&permMask})
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,8 @@ type Options struct {
 	Logger *slog.Logger     // nil = slog.Default
 	Now    func() time.Time // the clock of attributes; nil = the kernel's
 
-	wrap func(fuse.RawFileSystem) fuse.RawFileSystem // lets a test see the requests
+	wrap    func(fuse.RawFileSystem) fuse.RawFileSystem // lets a test see the requests
+	maxOpen int                                         // of a test: content files open at once; 0 = by the limit of descriptors
 }
 
 // An FS is a mounted file system. Open makes it, Close ends it.
@@ -132,7 +133,7 @@ func newFS(o Options) (*FS, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	f.cancel = cancel
 	f.group, f.ctx = errgroup.WithContext(ctx)
-	f.opens.init()
+	f.opens.init(newOpenBudget(o))
 	f.dirs.init()
 	f.orphans.init()
 	f.unsynced.init()

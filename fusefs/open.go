@@ -59,7 +59,7 @@ func (f *FS) openHandle(c caller, ino index.Ino, flags uint32, out *fuse.OpenOut
 	}
 	o := f.opens.get(ino)
 	trunc := flags&syscall.O_TRUNC != 0 && writable(flags)
-	fresh, err := f.addHandle(c, o, writable(flags), trunc, out)
+	fresh, err := f.addHandle(c, o, n.Tree, writable(flags), trunc, out)
 	if err != nil {
 		f.opens.put(o, 1)
 		return err
@@ -73,14 +73,18 @@ func (f *FS) openHandle(c caller, ino index.Ino, flags uint32, out *fuse.OpenOut
 
 // addHandle counts a handle, whose use of o the caller has counted already.
 // fresh says that the inode has become one that is open for writing.
-func (f *FS) addHandle(c caller, o *openFile, write, trunc bool, out *fuse.OpenOut) (fresh bool, err error) {
+func (f *FS) addHandle(c caller, o *openFile, tree index.Ino, write, trunc bool, out *fuse.OpenOut) (fresh bool, err error) {
 	if err := f.lockLocal(c, o, trunc); err != nil {
 		return false, err
 	}
 	defer o.mu.Unlock()
+	if err := f.takeLocked(o, tree); err != nil {
+		return false, err
+	}
 	if write {
 		fresh = !o.marked
 		if err := f.beginWriteLocked(o, trunc); err != nil {
+			f.untakeLocked(o)
 			return false, err
 		}
 	}

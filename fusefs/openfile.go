@@ -23,10 +23,11 @@ type openFile struct {
 	mu      sync.Mutex // protects the fields below, and the content file against change by two
 	readers int        // handles without and with write access
 	writers int
-	r       *os.File // the content file, for reading only; what the kernel has as backing file
-	w       *os.File // the same for writing, only while this process writes itself
-	backing int32    // backing id; used while through
-	through bool     // passthrough, fixed while r is open
+	r       *os.File  // the content file, for reading only; what the kernel has as backing file
+	w       *os.File  // the same for writing, only while this process writes itself
+	backing int32     // backing id; used while through
+	tree    index.Ino // that the content file is counted for; fixed while r is open
+	through bool      // passthrough, fixed while r is open
 
 	marked bool           // may be written to: the index has base as its OpenMark, refs counts it
 	base   index.OpenMark // what an unchanged content file looks like
@@ -39,11 +40,14 @@ type openTable struct {
 
 	mu    sync.Mutex // protects files, and refs in them
 	files map[index.Ino]*openFile
+
+	budget *openBudget
 }
 
-func (t *openTable) init() {
+func (t *openTable) init(b *openBudget) {
 	t.files = make(map[index.Ino]*openFile)
 	t.soon = make(chan time.Duration, 1)
+	t.budget = b
 }
 
 // wake makes watch look again after a time. It never waits.
@@ -127,13 +131,31 @@ func (o *openFile) closeFiles() {
 // inUseLocked says whether a handle is open.
 func (o *openFile) inUseLocked() bool { return o.readers+o.writers > 0 }
 
-// openLocked opens the content file and fixes how it is served.
+// takeLocked makes room for the content file of an inode of a tree to be opened.
+// It comes before anything is changed.
+func (f *FS) takeLocked(o *openFile, tree index.Ino) error {
+	if o.r != nil {
+		return nil
+	}
+	o.tree = tree
+	return f.opens.budget.take(tree)
+}
+
+// untakeLocked undoes takeLocked when the content file was not opened.
+func (f *FS) untakeLocked(o *openFile) {
+	if o.r == nil {
+		f.opens.budget.giveBack(o.tree)
+	}
+}
+
+// openLocked opens the content file, after takeLocked, and fixes how it is served.
 func (f *FS) openLocked(o *openFile) error {
 	if o.r != nil {
 		return nil
 	}
 	r, err := f.cache.Open(o.ino, os.O_RDONLY)
 	if err != nil {
+		f.untakeLocked(o)
 		if errors.Is(err, fs.ErrNotExist) {
 			return errStale
 		}
@@ -158,6 +180,9 @@ func (f *FS) closeLocked(o *openFile) {
 	if o.through {
 		f.server.UnregisterBackingFd(o.backing)
 		o.through = false
+	}
+	if o.r != nil {
+		f.opens.budget.giveBack(o.tree)
 	}
 	o.closeFiles()
 	f.endOrphanLocked(o)
