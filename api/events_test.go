@@ -125,8 +125,7 @@ func TestEventsOfMember(t *testing.T) {
 		}
 	}
 	g.do(g.ann, "PUT", "/v1/chats/c", "{}").ok(200, nil)
-	var id string
-	id = g.do(g.ann, "POST", "/v1/chats/c/tools/bash", "{}").ok(200, nil).header.Get(callHeader)
+	id := g.do(g.ann, "POST", "/v1/chats/c/tools/bash", "{}").ok(200, nil).header.Get(callHeader)
 	var m preview.Machine
 	if e := s.next(); e.name != "machine" || json.Unmarshal([]byte(e.data), &m) != nil || m.State != "running" || m.Chat != "c" {
 		t.Errorf("got %+v, want the machine's state", e)

@@ -163,18 +163,6 @@ func (r *rig) keys() []string {
 	}
 }
 
-// emptyStore removes all objects of a store that tests share.
-func (r *rig) emptyStore() {
-	r.t.Helper()
-	page, err := r.store.List(context.Background(), object.ListOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, o := range page.Objects {
-		must(r.t, r.store.Delete(context.Background(), o.Key, ""))
-	}
-}
-
 // eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

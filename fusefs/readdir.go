@@ -74,7 +74,7 @@ func (r *rawFS) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 
 // rewind makes a handle begin anew with what the directory holds now.
 func (f *FS) rewind(c caller, d *dirHandle) error {
-	parent := d.ino
+	var parent index.Ino
 	if f.synth.isSynth(d.ino) {
 		parent = f.synth.parentOf(d.ino)
 	} else {
@@ -95,7 +95,7 @@ func (f *FS) rewind(c caller, d *dirHandle) error {
 	d.head = []dirName{{".", d.ino}, {"..", parent}}
 	d.hide = nil
 	for _, s := range f.synth.list(d.ino) {
-		d.head = append(d.head, dirName{s.name, s.ino})
+		d.head = append(d.head, dirName(s))
 		d.hideName(s.name)
 	}
 	if f.hidden(d.ino, ownPrefix) {

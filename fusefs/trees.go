@@ -34,14 +34,8 @@ func (t *treeTable) set(root index.Ino, prefix string) {
 	t.prefixes[root] = prefix
 }
 
-func (t *treeTable) remove(root index.Ino) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.prefixes, root)
-}
-
-// prefix returns what the keys of a tree begin with; ok is false for a tree that
-// was removed.
+// prefix returns what the keys of a tree begin with; ok is false for what is no
+// root of a tree.
 func (t *treeTable) prefix(root index.Ino) (string, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

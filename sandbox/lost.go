@@ -9,11 +9,9 @@ import (
 // watch notices when a claimed container dies behind our back.
 func (m *Manager) watch(k *machine, b *box) {
 	for {
-		conn, err := b.link.wait(b.ctx)
-		if err == nil {
+		if conn, err := b.link.wait(b.ctx); err == nil {
 			select {
 			case <-conn.done:
-				err = errAgentGone
 			case <-b.ctx.Done():
 				return
 			}
@@ -27,7 +25,7 @@ func (m *Manager) watch(k *machine, b *box) {
 		if b.ctx.Err() != nil {
 			return
 		}
-		err = m.transition(m.ctx, k, cleanTimeout, func(ctx context.Context) error {
+		err := m.transition(m.ctx, k, cleanTimeout, func(ctx context.Context) error {
 			m.mu.Lock()
 			mine := k.box == b
 			m.mu.Unlock()

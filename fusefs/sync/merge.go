@@ -23,10 +23,9 @@ type found struct {
 // What one batch of a merge found out, acted on when it is committed.
 type outcome struct {
 	created []found
-	changed []found      // other content under the key of a clean file
-	covered []found      // a directory under the name of a file
-	touched []index.Ino  // attributes to be asked for again
-	gone    []index.Name // for the hooks
+	changed []found     // other content under the key of a clean file
+	covered []found     // a directory under the name of a file
+	touched []index.Ino // attributes to be asked for again
 }
 
 // merge takes one page of a directory's listing into the index.

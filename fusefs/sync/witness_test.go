@@ -137,26 +137,26 @@ func (s *flaky) setFails(p float64) {
 }
 
 // fate tells what happens to a request.
-func (s *flaky) fate() (before, after error, delay time.Duration) {
+func (s *flaky) fate() (delay time.Duration, before, after error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delay = time.Duration(s.rand.IntN(2000)) * time.Microsecond
 	if s.rand.Float64() >= s.fails {
-		return nil, nil, delay
+		return delay, nil, nil
 	}
 	switch s.rand.IntN(4) {
 	case 0:
-		return fmt.Errorf("status 500: %w", berth.ErrUnavailable), nil, delay
+		return delay, fmt.Errorf("status 500: %w", berth.ErrUnavailable), nil
 	case 1:
-		return errors.New("status 400 out of the blue"), nil, delay
+		return delay, errors.New("status 400 out of the blue"), nil
 	case 2:
-		return fmt.Errorf("another change at the same time: %w", object.ErrPrecondition), nil, delay
+		return delay, fmt.Errorf("another change at the same time: %w", object.ErrPrecondition), nil
 	}
-	return nil, fmt.Errorf("the answer was lost: %w", berth.ErrUnavailable), delay
+	return delay, nil, fmt.Errorf("the answer was lost: %w", berth.ErrUnavailable)
 }
 
 func (s *flaky) Put(ctx context.Context, key string, body io.ReaderAt, size int64, o object.PutOptions) (object.Info, error) {
-	before, after, delay := s.fate()
+	delay, before, after := s.fate()
 	time.Sleep(delay) // the latency under test
 	if before != nil {
 		return object.Info{}, before
@@ -169,7 +169,7 @@ func (s *flaky) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 }
 
 func (s *flaky) Copy(ctx context.Context, dst, src string, o object.CopyOptions) (object.Info, error) {
-	before, after, delay := s.fate()
+	delay, before, after := s.fate()
 	time.Sleep(delay)
 	if before != nil {
 		return object.Info{}, before
@@ -182,7 +182,7 @@ func (s *flaky) Copy(ctx context.Context, dst, src string, o object.CopyOptions)
 }
 
 func (s *flaky) Delete(ctx context.Context, key, ifMatch string) error {
-	before, after, delay := s.fate()
+	delay, before, after := s.fate()
 	time.Sleep(delay)
 	if before != nil {
 		return before
@@ -194,14 +194,14 @@ func (s *flaky) Delete(ctx context.Context, key, ifMatch string) error {
 }
 
 func (s *flaky) Head(ctx context.Context, key string) (object.Info, error) {
-	if before, _, _ := s.fate(); before != nil && !errors.Is(before, object.ErrPrecondition) {
+	if _, before, _ := s.fate(); before != nil && !errors.Is(before, object.ErrPrecondition) {
 		return object.Info{}, before
 	}
 	return s.Store.Head(ctx, key)
 }
 
 func (s *flaky) List(ctx context.Context, o object.ListOptions) (object.Page, error) {
-	if before, _, _ := s.fate(); before != nil && !errors.Is(before, object.ErrPrecondition) {
+	if _, before, _ := s.fate(); before != nil && !errors.Is(before, object.ErrPrecondition) {
 		return object.Page{}, before
 	}
 	return s.Store.List(ctx, o)
