@@ -19,6 +19,8 @@ const (
 	doomPage  = 1000
 	doomRetry = 2 * time.Second // for what waits for an upload; finished uploads delete what they held themselves
 	doomIdle  = time.Minute
+	doomPace  = 250 * time.Millisecond // between passes
+	doomPause = 2 * time.Second        // at most, between long ones
 )
 
 // doomLoop deletes the keys of the doom list until ctx ends.
@@ -40,15 +42,22 @@ func (s *Syncer) doomLoop(ctx context.Context) {
 		if err := s.sweepOrphans(); err != nil {
 			s.log.Error("Cannot remove files without a name", "cause", err)
 		}
-		// A pass looks at the whole list: it takes at most half of the time.
-		pauseFor(ctx, min(time.Since(start), time.Second))
+		s.doomRest(ctx, time.Since(start))
 		if wait > 0 {
 			sleep(ctx, s.doomWake, wait)
 		}
 	}
 }
 
-func pauseFor(ctx context.Context, d time.Duration) { sleep(ctx, nil, d) }
+// doomRest waits after a pass, which looks at the whole list: it may take a fifth
+// of the time, or half of it while somebody waits in Flush.
+func (s *Syncer) doomRest(ctx context.Context, took time.Duration) {
+	rest := min(max(4*took, doomPace), doomPause)
+	if s.sched.hurried() {
+		rest = min(took, doomPause)
+	}
+	sleep(ctx, s.doomHurry, rest)
+}
 
 // sweepOrphans removes the inodes that lost their last name to the bucket while
 // they were open, once they are not.

@@ -35,6 +35,7 @@ func (p Progress) String() string {
 // tells what is left and why.
 func (s *Syncer) Flush(ctx context.Context, prefix string, progress func(Progress)) error {
 	defer s.sched.hurry()()
+	wake(s.doomHurry)
 	f := &flush{s: s, prefix: prefix, seed: maphash.MakeSeed(), began: s.now()}
 	for first := true; ; first = false {
 		changed := s.changed.wait()

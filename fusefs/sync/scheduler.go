@@ -19,6 +19,14 @@ const (
 	rescanEvery = 30 * time.Second // finds what fell out while it waited to be tried again
 )
 
+// While files are being changed uploads are held back, so that those who change
+// them get the processor and the disk: a burst lasts until this long after its
+// last change, and as many uploads go on in it.
+const (
+	burstLength  = 50 * time.Millisecond
+	burstUploads = 2
+)
+
 // A scheduler gives out the inodes of the upload queue, each at most once at a
 // time, the trees taking turns.
 type scheduler struct {
@@ -37,6 +45,7 @@ type scheduler struct {
 	missed  bool      // something was left out since the scan began anew
 	scanAt  time.Time // when to scan although nothing was left out
 	paused  time.Time // until then nothing is given out: the store is away
+	kicked  time.Time // when something was changed last
 }
 
 // An item is one inode that waits or runs.
@@ -73,6 +82,7 @@ func (s *scheduler) rescan() {
 func (s *scheduler) kick(ino index.Ino, delay time.Duration) {
 	s.mu.Lock()
 	now := s.now()
+	s.kicked = now
 	if r := s.running[ino]; r != nil {
 		r.again = true
 	} else if it := s.items[ino]; it != nil {
@@ -129,6 +139,9 @@ func (s *scheduler) take() (it *item, wait time.Duration) {
 	defer s.mu.Unlock()
 	now := s.now()
 	if d := s.paused.Sub(now); d > 0 {
+		return nil, d
+	}
+	if d := burstLength - now.Sub(s.kicked); d > 0 && len(s.running) >= burstUploads && s.urgent == 0 {
 		return nil, d
 	}
 	wait = s.scanAt.Sub(now)
@@ -248,6 +261,13 @@ func (s *scheduler) hurry() (calm func()) {
 		s.urgent--
 		s.mu.Unlock()
 	}
+}
+
+// hurried says whether somebody waits in Flush.
+func (s *scheduler) hurried() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.urgent > 0
 }
 
 // busy returns how many inodes are being worked on.

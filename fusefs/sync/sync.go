@@ -120,8 +120,9 @@ type Syncer struct {
 	health             health
 
 	doomWake, moveWake chan struct{}
-	doomWork           atomic.Int64 // grows when the doom list may have got work
-	changed            broadcast    // work got done: Flush looks again
+	doomHurry          chan struct{} // ends the rest between passes: somebody waits
+	doomWork           atomic.Int64  // grows when the doom list may have got work
+	changed            broadcast     // work got done: Flush looks again
 
 	// ctx ends with Close, and with it all that runs for more than one caller.
 	ctx    context.Context
@@ -148,7 +149,8 @@ func New(o Options) (*Syncer, error) {
 	s := &Syncer{
 		db: o.DB, store: object.WithDeadline(o.Store, object.NewDeadlines()), cache: o.Cache, hooks: o.Hooks,
 		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, clock: clock,
-		doomWake: make(chan struct{}, 1), moveWake: make(chan struct{}, 1), refresh: new(errgroup.Group),
+		doomWake: make(chan struct{}, 1), moveWake: make(chan struct{}, 1),
+		doomHurry: make(chan struct{}, 1), refresh: new(errgroup.Group),
 	}
 	s.refresh.SetLimit(refreshers)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
