@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime"
@@ -121,6 +122,10 @@ func (s *supervisor) start() error {
 	if err != nil {
 		outR.Close()
 		errR.Close()
+		// The error tells of the shell, whatever it was.
+		if closed := unix.Access(s.Dir, unix.X_OK); closed != nil {
+			err = &fs.PathError{Op: "enter", Path: s.Dir, Err: closed}
+		}
 		return err
 	}
 	s.leader = p.Pid

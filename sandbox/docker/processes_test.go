@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -150,5 +153,22 @@ func TestMissingImage(t *testing.T) {
 		if !errors.Is(err, berth.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "run make image") {
 			t.Errorf("%s without the image: %v, want what to run", what, err)
 		}
+	}
+}
+
+// TestClosedDirectory has a machine close its working directory: the error names
+// it, and opening it again is enough.
+func TestClosedDirectory(t *testing.T) {
+	w := newWorld(t)
+	m := w.manager(t, 0)
+	v := memberView("c1")
+	bash(t, m, v, "chmod 0 .", time.Minute)
+	call := sandbox.Call{ID: "c2", Expert: berth.DefaultExpert, Tool: "bash", Args: []byte(`{"command":"true"}`)}
+	if _, err := m.Run(t.Context(), v, call); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "/home/user/workspace/profy/c1") {
+		t.Errorf("command in a closed directory: %v, want a refusal that names it", err)
+	}
+	must(t, os.Chmod(filepath.Join(w.mounts.Tree(berth.MemberTree("acme", "ann")), "profy/c1"), 0o755))
+	if a := bash(t, m, v, "pwd", time.Minute); a.Stdout != "/home/user/workspace/profy/c1\n" {
+		t.Errorf("after it is open again: %+v", a)
 	}
 }
