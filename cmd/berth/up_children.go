@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/deploy"
+	"berth/fusefs/object"
 	"berth/mounts"
 )
 
@@ -139,10 +140,23 @@ func (in *installation) startMountd(ctx context.Context) error {
 		return err
 	}
 	in.say("file system: %s", describeFileSystem(in.mountd))
-	for _, line := range lacking(in.mountd.Abilities) {
+	for _, line := range describeStore(in.mountd.Abilities) {
 		in.say("store: %s", line)
 	}
 	return nil
+}
+
+// describeStore says of each ability whether the store has it, and what that means.
+func describeStore(a object.Abilities) []string {
+	var lines []string
+	for _, ability := range a.Explain() {
+		has := "has "
+		if !ability.Have {
+			has = "has no "
+		}
+		lines = append(lines, has+ability.Name+": "+ability.Text)
+	}
+	return lines
 }
 
 func (in *installation) mountsClient() *mounts.Client {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/fusefs/object"
 )
 
 // testInstallation returns one with a state directory and nothing started.
@@ -156,6 +158,18 @@ func TestAnnounceForPeople(t *testing.T) {
 	for _, secret := range []string{in.creds.OperatorToken, in.creds.AdminToken, in.creds.MemberToken, in.creds.APIKey, in.secret} {
 		if strings.Contains(out.String(), secret) {
 			t.Error("a secret is shown")
+		}
+	}
+}
+
+func TestDescribeStore(t *testing.T) {
+	lines := describeStore(object.Abilities{PutIfMatch: true, PutIfNoneMatch: true, Copy: true})
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{
+		"has conditional PUT: ", "has no conditional DELETE: ", "has no conditional multipart completion: ", "has no metadata: ", "has copy: ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
 }
