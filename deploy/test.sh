@@ -33,6 +33,9 @@ raced=(./api/... ./cmd/... ./fusefs/... ./mounts/... ./preview/... ./sandbox/...
 run "unit tests" go test -count=1 -timeout=10m .
 run "package tests, with the race detector" go test -race -count=1 -p 2 -timeout=15m "${raced[@]}"
 run "web page tests" npm --prefix preview/web test --silent
+pages=(live states) # the looks at each width and in both colours are long
+[ -z "${BERTH_SOAK:-}" ] || pages=()
+run "web page in Chromium" npm --prefix preview/web run e2e --silent -- "${pages[@]}"
 run "end-to-end tests" go test -count=1 -p 1 -timeout=20m ./e2e
 
 # A test that leaves something behind disturbs whoever runs next.
