@@ -18,8 +18,8 @@ func TestBadInput(t *testing.T) {
 	b := start(t)
 	b.call(t, b.Member, "PUT", "/v1/chats/c", map[string]any{}).want(t, 200, nil)
 	groups := map[string]func(*testing.T, *berth){
-		"Ids": badIDs, "Bodies": badBodies, "Tokens": badTokens, "Paths": badPaths,
-		"Files": strangeFiles, "Output": strangeOutput, "Machine": hostileMachine,
+		"Ids": badIDs, "Bodies": badBodies, "Tokens": badTokens, "OtherWorkspace": otherWorkspace, "Paths": badPaths,
+		"Files": strangeFiles, "Truncated": truncatedFile, "Output": strangeOutput, "Machine": hostileMachine, "Replaced": replacedPlaces,
 	}
 	for name, group := range groups {
 		t.Run(name, func(t *testing.T) {
@@ -82,16 +82,46 @@ func badTokens(t *testing.T, b *berth) {
 	for _, token := range []string{"", "nonsense", b.Member + "x", strings.Repeat("a", 10000)} {
 		b.call(t, token, "GET", "/v1/chats/c", nil).refused(t, 401)
 	}
-	b.call(t, b.Operator, "PUT", "/v1/workspaces/other", "{}").want(t, 200, nil)
 	b.call(t, b.Member, "PUT", "/v1/members/mallory", "{}").refused(t, 403)
 	b.call(t, b.APIKey, "GET", "/v1/chats/c", nil).refused(t, 404)
 	b.call(t, b.APIKey, "GET", "/v1/files/me/", nil).refused(t, 403)
-	var bob struct{ Token string }
-	b.call(t, b.Admin, "PUT", "/v1/members/eve", "{}").want(t, 200, &bob)
-	b.call(t, bob.Token, "GET", "/v1/chats/c", nil).refused(t, 404, "c")
-	b.call(t, bob.Token, "POST", "/v1/chats/c/machine/stop", nil).refused(t, 404)
+	eve := b.member(t, b.Admin, "eve")
+	b.call(t, eve, "GET", "/v1/chats/c", nil).refused(t, 404, "c")
+	b.call(t, eve, "POST", "/v1/chats/c/machine/stop", nil).refused(t, 404)
 	b.call(t, b.Admin, "DELETE", "/v1/members/eve", nil).want(t, 204, nil)
-	b.call(t, bob.Token, "GET", "/v1/me", nil).refused(t, 401)
+	b.call(t, eve, "GET", "/v1/me", nil).refused(t, 401)
+}
+
+// otherWorkspace has an admin and a member of a second workspace ask for what is
+// the first one's. The member has the same name, to be met by mistake.
+func otherWorkspace(t *testing.T, b *berth) {
+	admin := b.workspace(t, "elsewhere")
+	stranger := b.member(t, admin, b.User)
+	b.call(t, b.Member, "PUT", "/v1/files/me/private", "of "+b.Workspace).want(t, 201, nil)
+	b.call(t, b.Member, "PUT", "/v1/files/shared/team", "of "+b.Workspace).want(t, 201, nil)
+	tree := "?path=private&tree=" + b.Workspace + "/members/" + b.User
+	for _, r := range []struct{ method, path, body, word string }{
+		{"GET", "/v1/chats/c", "", "c"}, {"DELETE", "/v1/chats/c", "", "c"}, {"GET", "/v1/chats/c/events", "", "c"},
+		{"POST", "/v1/chats/c/tools/bash", `{"command":"true"}`, "c"}, {"POST", "/v1/chats/c/machine/stop", "", "c"},
+		{"POST", "/v1/chats/c/machine/wake", "", "c"}, {"DELETE", "/v1/chats/c/machine", "", "c"},
+		{"GET", "/v1/files/chats/c/", "", "c"}, {"PUT", "/v1/files/chats/c/x", "x", "c"}, {"GET", "/v1/diff" + tree, "", "tree"},
+		{"GET", "/v1/files/me/private", "", "private"}, {"DELETE", "/v1/files/me/private", "", "private"},
+		{"POST", "/v1/files/me/private?move_to=x", "", "private"}, {"GET", "/v1/files/shared/team", "", "team"},
+	} {
+		b.call(t, stranger, r.method, r.path, r.body).refused(t, 404, r.word)
+	}
+	b.member(t, b.Admin, "carol")
+	b.call(t, admin, "DELETE", "/v1/members/carol", nil).refused(t, 404, "carol")
+	var made struct{ ID, Key string }
+	b.call(t, b.Admin, "POST", "/v1/keys", "{}").want(t, 201, &made)
+	b.call(t, admin, "DELETE", "/v1/keys/"+made.ID, nil).refused(t, 404, made.ID)
+	for _, list := range []string{"/v1/members", "/v1/keys"} {
+		text := string(b.call(t, admin, "GET", list, nil).Body)
+		if strings.Contains(text, "carol") || strings.Contains(text, made.ID) {
+			t.Errorf("GET %s tells of another workspace: %s", list, text)
+		}
+	}
+	equal(t, "the member's file", string(b.call(t, b.Member, "GET", "/v1/files/me/private", nil).Body), "of "+b.Workspace)
 }
 
 func badPaths(t *testing.T, b *berth) {
@@ -121,7 +151,7 @@ open(b"new\nline", "w").write("nl")
 try: open(b"bad\xffname", "w").write("x")
 except OSError as e: print(e.errno)
 f = os.open("sparse", os.O_CREAT | os.O_RDWR)
-for size in (1 << 62, 1 << 40):
+for size in ((1 << 63) - 1, 1 << 40):
     try: os.truncate(f, size); print("a file of", size, "bytes")
     except OSError as e: assert e.errno == 27, e
 os.truncate(f, 1 << 34)
@@ -166,6 +196,30 @@ PY`)
 	if len(names) != 3000 || names[0] != "00000" || names[2999] != "02999" {
 		t.Errorf("the listing has %d names", len(names))
 	}
+}
+
+// truncatedFile cuts a file in the machine while a client takes it.
+func truncatedFile(t *testing.T, b *berth) {
+	const size = 64 << 20
+	b.sh(t, b.Member, "c", fmt.Sprintf("truncate -s %d /home/user/workspace/cut", size))
+	req, err := http.NewRequest("GET", b.URL+"/v1/files/me/cut", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+b.Member)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if _, err := io.CopyN(io.Discard, res.Body, 1<<10); err != nil {
+		t.Fatal(err)
+	}
+	b.sh(t, b.Member, "c", ": > /home/user/workspace/cut")
+	if n, err := io.Copy(io.Discard, res.Body); err == nil || n >= size-1<<10 {
+		t.Errorf("the client got %d bytes more and %v, want a body that is cut short", n, err)
+	}
+	equal(t, "the file after it", string(b.call(t, b.Member, "GET", "/v1/files/me/cut", nil).Body), "")
 }
 
 func strangeOutput(t *testing.T, b *berth) {
@@ -229,6 +283,46 @@ func hostileMachine(t *testing.T, b *berth) {
 			t.Errorf("a link to /etc/shadow is followed: %d", a.Status)
 		}
 	}
+}
+
+// replacedPlaces has a machine put other things where berth looks for its own,
+// and a colleague's machine go on. What was replaced can be put back from outside.
+func replacedPlaces(t *testing.T, b *berth) {
+	colleague := b.member(t, b.Admin, "dave")
+	for _, token := range []string{b.Member, colleague} {
+		b.call(t, token, "PUT", "/v1/chats/r", "{}").want(t, 200, nil)
+		b.sh(t, token, "r", "echo here > f")
+	}
+	for name, command := range map[string]string{
+		"a link to the host's files": "rm -rf profy/r && ln -s /etc profy/r",
+		"a link to nothing":          "rm -rf profy/r && ln -s /nowhere profy/r",
+		"a link to itself":           "rm -rf profy/r && ln -s r profy/r",
+		"a file":                     "rm -rf profy/r && echo x > profy/r",
+		"a fifo":                     "rm -rf profy/r && mkfifo profy/r",
+		"a closed directory":         "rm -rf profy/r && mkdir -m 0 profy/r",
+		"start files":                "for f in .bashrc .profile .bash_profile .bash_logout; do echo 'exec sleep 1000' > ~/$f; done",
+	} {
+		b.sh(t, b.Member, "r", "cd /home/user/workspace && "+command)
+		a := b.call(t, b.Member, "POST", "/v1/chats/r/tools/bash", map[string]any{"command": "pwd", "timeout_ms": 5000})
+		if a.Status != 200 {
+			a.refused(t, a.Status, "/home/user")
+		}
+		if a.Status >= 500 || strings.Contains(string(a.Body), "timeout") {
+			t.Errorf("%s: status %d: %.300s", name, a.Status, a.Body)
+		}
+		if a := b.call(t, b.Member, "GET", "/v1/files/chats/r/passwd", nil); a.Status/100 == 2 || strings.Contains(string(a.Body), "root:") {
+			t.Errorf("%s: the host's files are reached: %d %.200s", name, a.Status, a.Body)
+		}
+		equal(t, "the colleague's machine beside "+name, b.sh(t, colleague, "r", "cat f"), "here")
+		b.call(t, b.Member, "DELETE", "/v1/files/me/profy/r?recursive=1", nil)
+		b.sh(t, b.Member, "r", "rm -f ~/.bashrc ~/.profile ~/.bash_profile ~/.bash_logout")
+	}
+	// A home that nobody may enter ends with its machine.
+	b.sh(t, b.Member, "r", "chmod 0 ~")
+	b.call(t, b.Member, "POST", "/v1/chats/r/tools/bash", `{"command":"pwd"}`).refused(t, 403, "/home/user")
+	b.call(t, b.Member, "DELETE", "/v1/chats/r/machine", nil).want(t, 200, nil)
+	b.call(t, b.Member, "POST", "/v1/chats/r/machine/wake", nil).want(t, 200, nil)
+	equal(t, "the next machine", b.sh(t, b.Member, "r", "pwd"), "/home/user/workspace/profy/r")
 }
 
 // TestStrangers has the CLI meet a gateway that is not there and a wrong token.
