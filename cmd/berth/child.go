@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // What `berth up` and the processes it starts agree on. A child reads one JSON
@@ -37,6 +39,12 @@ func readConfig[T any]() (T, error) {
 	f := os.NewFile(configFD, "configuration")
 	defer f.Close()
 	return decodeConfig[T](f)
+}
+
+// hideMemory keeps other processes of the same user, which on older kernels is
+// the machines' own, from reading this one's memory, where the secrets are.
+func hideMemory() {
+	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // cannot fail with these arguments
 }
 
 // decodeConfig reads one JSON document of type T, strictly.

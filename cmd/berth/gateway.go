@@ -30,6 +30,7 @@ func newGatewayCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			hideMemory()
 			conf, err := readConfig[gatewayConfig]()
 			if err != nil {
 				return err
