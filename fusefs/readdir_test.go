@@ -67,7 +67,11 @@ func TestHugeDirectory(t *testing.T) {
 		t.Errorf("got %d names, want %d", len(seen), count)
 	}
 	runtime.ReadMemStats(&after)
+	r.dirs.mu.Lock()
+	defer r.dirs.mu.Unlock()
 	for _, h := range r.dirs.open {
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		entries := 0
 		for _, p := range h.loaded {
 			entries += len(p)
