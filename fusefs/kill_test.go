@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -70,6 +71,8 @@ func (s *served) kill() {
 	s.cmd.Wait()
 }
 
+var kills = flag.Int("kills", 4, "how often TestKill kills the server")
+
 // TestKill kills the server while files are being written, several times. Every
 // file whose close returned is there afterwards, whole; every file is all of
 // one generation or was open at the kill.
@@ -81,12 +84,13 @@ func TestKill(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	want := make(map[string]string) // what close or rename returned for
-	for round := range 4 {
+	for round := range *kills {
 		s := serve(t, base)
 		checkFiles(t, dir, want)
 		var mu sync.Mutex
 		var writers sync.WaitGroup
 		enough := make(chan struct{})
+		reached := sync.OnceFunc(func() { close(enough) })
 		for w := range 4 {
 			writers.Add(1)
 			go func() {
@@ -96,8 +100,8 @@ func TestKill(t *testing.T) {
 					defer mu.Unlock()
 					delete(want, removed)
 					want[name] = content
-					if len(want) == 150*(round+1) {
-						close(enough)
+					if len(want) >= 150*(round+1) {
+						reached()
 					}
 				})
 			}()
