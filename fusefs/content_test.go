@@ -12,6 +12,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"berth/fusefs/cache"
 )
 
 // An opCount counts requests of the kernel.
@@ -265,4 +267,19 @@ func TestFsync(t *testing.T) {
 	must(t, err)
 	defer d.Close()
 	must(t, d.Sync())
+}
+
+// TestUnlinkedBeforeSettled has a file lose its name between its last write and
+// the commit of what was written: who has it open sees its size.
+func TestUnlinkedBeforeSettled(t *testing.T) {
+	r := newRig(t)
+	f, err := os.Create(r.path("f"))
+	must(t, err)
+	defer f.Close()
+	ino := r.inoOf("f")
+	must(t, os.Remove(r.path("f")))
+	must(t, r.commitContent(ino, cache.Stat{Size: 7}, nil))
+	if n, err := r.inode(ino); err != nil || n.Size != 7 {
+		t.Errorf("the size is %d, %v; want 7", n.Size, err)
+	}
 }

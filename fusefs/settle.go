@@ -102,9 +102,10 @@ func (f *FS) finishLocked(o *openFile) error {
 func (f *FS) commitContent(ino index.Ino, st cache.Stat, mark *index.OpenMark) error {
 	return f.update(func(t *txn) error {
 		n, err := t.inode(ino)
-		if err != nil {
+		if err != nil { // unlinked meanwhile, with the attributes from before
 			t.ClearOpen(ino)
-			return nil // unlinked meanwhile
+			_, err := f.orphans.alter(ino, func(n *index.Inode) error { adoptStat(n, st); return nil })
+			return err
 		}
 		adoptStat(n, st)
 		n.Gen++
