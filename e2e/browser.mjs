@@ -34,7 +34,7 @@ const commands = {
   wait: ({ text }) => page.getByText(text).first().waitFor({ timeout: deadline }),
   waitSelector: ({ selector }) => page.locator(selector).first().waitFor({ timeout: deadline }),
   waitRole: ({ role, name }) => page.getByRole(role, { name: new RegExp(name) }).first().waitFor({ timeout: deadline }),
-  click: ({ role, name }) => page.getByRole(role, { name: new RegExp(name) }).first().click({ timeout: deadline }),
+  clickSelector: ({ selector }) => page.locator(selector).first().click({ timeout: deadline }),
   size: ({ width, height }) => page.setViewportSize({ width, height }),
   overflow: async () => ({ overflow: await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth) }),
   cookies: async () => ({ cookies: await context.cookies() }),

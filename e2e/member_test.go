@@ -33,9 +33,10 @@ func TestMember(t *testing.T) {
 	content, _ := bucket.object(t, key)
 	equal(t, "object "+key, content, "print(\"one\")\n")
 
-	// A second edit, and its diff.
-	b.sh(t, b.Member, "c1", `printf 'print("two")\n' > hello.py`)
-	page.do("click", args{"role": "link", "name": `hello\.py`})
+	// A second edit, and its diff. The link to the change names the call.
+	edit := b.call(t, b.Member, "POST", "/v1/chats/c1/tools/bash", map[string]any{"command": `printf 'print("two")\n' > hello.py`})
+	edit.want(t, 200, nil)
+	page.do("clickSelector", args{"selector": fmt.Sprintf("a[href*='hello.py'][href*='call=%s']", edit.Header.Get("Berth-Call"))})
 	page.do("waitSelector", args{"selector": "[role=table][aria-label=Diff]"})
 	page.do("wait", args{"text": `print("two")`})
 	page.do("wait", args{"text": `print("one")`})
