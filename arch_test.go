@@ -61,7 +61,6 @@ var onlyIn = map[string][]string{
 	"github.com/labstack/echo/v4":         {"berth/api"},
 	"github.com/spf13/cobra":              {"berth/cmd/berth"},
 	"gopkg.in/yaml.v3":                    {"berth/cmd/berth"},
-	"github.com/rogpeppe/go-internal":     {"berth/preview"},
 	"github.com/aws/aws-sdk-go-v2":        {"berth/fusefs/object/embedded"},
 	"github.com/gofiber/fiber/v3":         {"berth/fusefs/object/embedded"},
 	"github.com/prometheus/client_golang": {},

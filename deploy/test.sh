@@ -38,6 +38,21 @@ pages=(live states) # the looks at each width and in both colours are long
 run "web page in Chromium" npm --prefix preview/web run e2e --silent -- "${pages[@]}"
 run "end-to-end tests" go test -count=1 -p 1 -timeout=20m ./e2e
 
+# The long forms: many more random worlds and kills, and the fuzzers at work.
+fuzz() { # fuzz PACKAGE: each fuzz target of it for half a minute
+	local target
+	for target in $(go test -list '^Fuzz' "$1" | grep '^Fuzz'); do
+		run "$1 $target" go test -run '^$' -fuzz "^$target\$" -fuzztime 30s "$1"
+	done
+}
+if [ -n "${BERTH_SOAK:-}" ]; then
+	run "96 worlds of uploads under faults" go test -count=1 -timeout=60m -run '^TestModel$' ./fusefs/sync -seeds 96
+	run "100 kills of a file system" go test -count=1 -timeout=30m -run '^TestKill$' ./fusefs -kills 100
+	for package in ./api ./preview ./sandbox ./sandbox/agent ./fusefs/index ./fusefs/object ./fusefs/sync; do
+		fuzz "$package"
+	done
+fi
+
 # A test that leaves something behind disturbs whoever runs next.
 left=$(comm -13 <(echo "$before") <(fuse_mounts))
 [ -z "$left" ] || { say "FUSE mounts are left: $left"; failed+=("left-over mounts"); }
