@@ -35,6 +35,7 @@ const commands = {
   waitSelector: ({ selector }) => page.locator(selector).first().waitFor({ timeout: deadline }),
   waitRole: ({ role, name }) => page.getByRole(role, { name: new RegExp(name) }).first().waitFor({ timeout: deadline }),
   clickSelector: ({ selector }) => page.locator(selector).first().click({ timeout: deadline }),
+  fill: ({ selector, text }) => page.locator(selector).first().fill(text, { timeout: deadline }),
   size: ({ width, height }) => page.setViewportSize({ width, height }),
   overflow: async () => ({ overflow: await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth) }),
   cookies: async () => ({ cookies: await context.cookies() }),

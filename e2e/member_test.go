@@ -61,6 +61,7 @@ func TestMember(t *testing.T) {
 	lastWriteStays(t, b, bucket)
 	sleepAndWake(t, b)
 	toolsOfTheTrade(t, b, bucket)
+	stopAndDestroy(t, b, page)
 }
 
 // signIn opens the sign-in link in the page and checks the cookie.
@@ -165,4 +166,28 @@ PY`)
 	eventually(t, "the page's list of chat files holds t.db", 10*time.Second, func() bool {
 		return strings.Contains(string(b.call(t, b.Member, "GET", "/v1/files/me/profy/c1/?list=1", nil).Body), "t.db")
 	})
+}
+
+// stopAndDestroy ends the machine of chat 1 from the page: first it sleeps, then
+// its home is gone, and the disk stays.
+func stopAndDestroy(t *testing.T, b *berth, page *browser) {
+	t.Helper()
+	const card = "[aria-label^='Chat First'] "
+	page.do("clickSelector", args{"selector": card + "button:has-text('Stop')"})
+	eventually(t, "the machine sleeps", 60*time.Second, func() bool { return b.machine(t, b.Member, "c1") == "sleeping" })
+	page.do("waitSelector", args{"selector": card + "button:has-text('Wake')"})
+	page.do("clickSelector", args{"selector": card + "button:has-text('Destroy')"})
+	page.do("waitSelector", args{"selector": "dialog button[type=submit]:disabled"})
+	page.shot("destroy")
+	page.do("fill", args{"selector": "dialog input", "text": "destroy"})
+	page.do("clickSelector", args{"selector": "dialog button[type=submit]"})
+	page.do("waitSelector", args{"selector": "body:not(:has(dialog))"})
+	eventually(t, "the machine is gone", 60*time.Second, func() bool {
+		state := b.machine(t, b.Member, "c1")
+		return state == "terminated" || state == "waiting"
+	})
+	equal(t, "after destroying", b.sh(t, b.Member, "c1", "cat hello.py; ls -A ~ | grep -c in-home || true"), "print(\"two\")\n0")
+	if problems := page.do("problems", nil).Problems; len(problems) != 0 {
+		t.Errorf("the page reported errors: %q", problems)
+	}
 }
