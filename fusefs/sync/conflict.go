@@ -62,6 +62,20 @@ func (s *Syncer) stillIs(r index.Remote) error {
 	return nil
 }
 
+// stillWanted is stillIs for what is about to be noted of an inode's key: that the
+// name has the key no more is a change too. Who took the name away doomed what was
+// known of the key, which a note of what was seen there would undo.
+func (s *Syncer) stillWanted(r index.Remote, n *index.Inode, w want) error {
+	ok, err := s.isWanted(n.Ino, w, n.IsDir())
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return errChanged
+	}
+	return s.stillIs(r)
+}
+
 // arrived says whether an object is the one that was announced.
 func (s *Syncer) arrived(r index.Remote, info object.Info, a attributes) (bool, error) {
 	i := r.Intent
@@ -111,14 +125,14 @@ func (s *Syncer) judge(ctx context.Context, r index.Remote, n *index.Inode, w wa
 	switch order := n.Stamp.Compare(a.stamp); {
 	case order == 0:
 		seen.Ino, seen.Gen = n.Ino, gen(n)
-		return s.mergeAttributes(r, seen, n, a)
+		return s.mergeAttributes(r, seen, n, w, a)
 	case order > 0 && a.own() == r.Stamp && info.ETag == r.ETag:
-		return s.mergeAttributes(r, seen, n, a) // what ours was made from
+		return s.mergeAttributes(r, seen, n, w, a) // what ours was made from
 	case order > 0:
 		if err := s.copyToHistory(ctx, r.Key, info.ETag, a.stamp); err != nil {
 			return err
 		}
-		return s.mergeAttributes(r, seen, n, a)
+		return s.mergeAttributes(r, seen, n, w, a)
 	}
 	return s.yield(ctx, r, n, w, info, a)
 }
@@ -145,18 +159,16 @@ func sameObject(r index.Remote, info object.Info, a attributes) bool {
 // judgeDir is judge for a directory, which has attributes only.
 func (s *Syncer) judgeDir(r, seen index.Remote, n *index.Inode, w want, a attributes) error {
 	seen.Ino, seen.Gen, seen.Stamp = n.Ino, gen(n), n.Stamp
-	if n.AttrStamp.Compare(a.attrStamp) < 0 {
-		return s.mergeAttributes(r, seen, n, a)
-	}
-	return s.setRemote(r, seen)
+	return s.mergeAttributes(r, seen, n, w, a)
 }
 
-// mergeAttributes takes over attributes that were changed later than ours.
-func (s *Syncer) mergeAttributes(r, seen index.Remote, n *index.Inode, a attributes) error {
+// mergeAttributes notes the object that was seen under a name and takes over its
+// attributes if they were changed later than ours.
+func (s *Syncer) mergeAttributes(r, seen index.Remote, n *index.Inode, w want, a attributes) error {
 	changed := false
 	err := ignoreChanged(s.db.Update(func(b *index.Batch) error {
 		changed = false
-		if err := s.stillIs(r); err != nil {
+		if err := s.stillWanted(r, n, w); err != nil {
 			return err
 		}
 		now, err := s.db.Inode(n.Ino)

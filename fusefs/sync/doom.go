@@ -147,7 +147,7 @@ func (s *Syncer) deleteDoomed(ctx context.Context, key string) (done bool, err e
 		return false, err
 	}
 	if p.holds() {
-		return true, s.reprieve(r, p.entry.Ino)
+		return s.reprieve(r)
 	}
 	if r.Intent.Gen != 0 {
 		if r, err = s.settleDoomed(ctx, r); err != nil || !r.Doomed {
@@ -166,22 +166,34 @@ func (s *Syncer) deleteDoomed(ctx context.Context, key string) (done bool, err e
 	return true, s.deleteObject(ctx, r)
 }
 
-// reprieve takes a key off the doom list, since a name has it again.
-func (s *Syncer) reprieve(r index.Remote, ino index.Ino) error {
-	err := s.db.Update(func(b *index.Batch) error {
+// reprieve takes a key off the doom list, since a name has it again. done is false
+// when that was renamed or removed meanwhile: its commit left the key doomed, and
+// doomed it has to stay.
+func (s *Syncer) reprieve(r index.Remote) (done bool, err error) {
+	var ino index.Ino
+	err = s.db.Update(func(b *index.Batch) error {
+		p, err := s.find(r.Key)
+		if err != nil {
+			return err
+		}
+		if !p.holds() {
+			return errChanged
+		}
 		if err := s.stillIs(r); err != nil {
 			return err
 		}
+		ino = p.entry.Ino
 		next := r
 		next.Doomed = false
 		b.PutRemote(next)
 		b.Enqueue(ino, s.now().UnixNano())
 		return nil
 	})
-	if err == nil {
-		s.sched.kick(ino, 0)
+	if err != nil {
+		return false, ignoreChanged(err)
 	}
-	return ignoreChanged(err)
+	s.sched.kick(ino, 0)
+	return true, nil
 }
 
 // settleDoomed finds out what became of an upload to a key that is to be deleted.

@@ -128,10 +128,20 @@ type place struct {
 	name  index.Name
 	entry index.Entry // zero when nothing is there
 	dir   bool        // the key is a directory's marker
+	wants bool        // the entry's directory is to have a marker
 }
 
-// holds says whether the namespace has a file or directory of this very key.
-func (p place) holds() bool { return p.entry.Ino != 0 && p.dir == (p.entry.Type == index.TypeDir) }
+// holds says whether the bucket should have an object of this very key: a file or
+// symlink has it, or a directory that is more than the prefix of what is in it.
+func (p place) holds() bool {
+	switch p.entry.Type {
+	case index.TypeDir:
+		return p.dir && p.wants
+	case index.TypeFile, index.TypeSymlink, 0:
+		return !p.dir && p.entry.Ino != 0
+	}
+	return false // kept on this machine only
+}
 
 // find returns the place of a key. Its name is zero when the directory that it
 // would be in does not exist, or the key is a root's own.
@@ -150,7 +160,8 @@ func (s *Syncer) find(key string) (place, error) {
 		}
 		if i == len(parts)-1 {
 			p.name, p.entry = index.Name{Parent: at, Name: part}, e
-			break
+			p.wants, err = s.wantsMarker(e)
+			return p, err
 		}
 		if err != nil || e.Type != index.TypeDir {
 			return place{dir: p.dir}, nil
@@ -158,6 +169,18 @@ func (s *Syncer) find(key string) (place, error) {
 		at = e.Ino
 	}
 	return p, nil
+}
+
+// wantsMarker says whether an entry is a directory that is to have a marker.
+func (s *Syncer) wantsMarker(e index.Entry) (bool, error) {
+	if e.Type != index.TypeDir {
+		return false, nil
+	}
+	n, err := s.db.Inode(e.Ino)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // removed since it was looked up
+	}
+	return n.Explicit, err
 }
 
 // treeOf returns the tree that a key belongs to and the key's path in it.

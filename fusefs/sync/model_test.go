@@ -120,8 +120,6 @@ func (m *model) note(op int) func() {
 	before := m.paths("", m.root)
 	return func() {
 		after := m.paths("", m.root)
-		m.wit.mu.Lock()
-		defer m.wit.mu.Unlock()
 		m.wit.note("step %d: gone %q, new %q", op, without(before, after), without(after, before))
 	}
 }

@@ -176,10 +176,7 @@ func (s *Syncer) announce(n *index.Inode, w want, r index.Remote) error {
 		if now.Gen != n.Gen || now.Stamp != n.Stamp || now.AttrStamp != n.AttrStamp || now.Bare != n.Bare {
 			return errChanged
 		}
-		if ok, err := s.isWanted(n.Ino, w, n.IsDir()); err != nil || !ok {
-			return errors.Join(err, errChanged)
-		}
-		if err := s.stillIs(r); err != nil {
+		if err := s.stillWanted(r, n, w); err != nil {
 			return err
 		}
 		cur := r

@@ -29,9 +29,16 @@ type witness struct {
 	log []string   // what was done, to find out why a test failed
 }
 
-// note adds a line to the log.
-func (s *witness) note(format string, args ...any) {
+// noteLocked adds a line to the log.
+func (s *witness) noteLocked(format string, args ...any) {
 	s.log = append(s.log, fmt.Sprintf(format, args...))
+}
+
+// note is noteLocked for those who do not have the lock.
+func (s *witness) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteLocked(format, args...)
 }
 
 // tell prints what was done to a key.
@@ -55,7 +62,7 @@ func (s *witness) Put(ctx context.Context, key string, body io.ReaderAt, size in
 	defer s.mu.Unlock()
 	lost := s.losing(key)
 	info, err := s.Store.Put(ctx, key, bytes.NewReader(b), size, o)
-	s.note("PUT %s inode %s if %q: %v", key, o.Metadata[metaIno], o.IfMatch, err)
+	s.noteLocked("PUT %s inode %s if %q: %v", key, o.Metadata[metaIno], o.IfMatch, err)
 	s.confirm(lost, "PUT "+key)
 	return info, err
 }
@@ -65,7 +72,7 @@ func (s *witness) Copy(ctx context.Context, dst, src string, o object.CopyOption
 	defer s.mu.Unlock()
 	lost := s.losing(dst)
 	info, err := s.Store.Copy(ctx, dst, src, o)
-	s.note("COPY %s from %s: %v", dst, src, err)
+	s.noteLocked("COPY %s from %s: %v", dst, src, err)
 	s.confirm(lost, "COPY "+dst)
 	return info, err
 }
@@ -75,7 +82,7 @@ func (s *witness) Delete(ctx context.Context, key, ifMatch string) error {
 	defer s.mu.Unlock()
 	lost := s.losing(key)
 	err := s.Store.Delete(ctx, key, ifMatch)
-	s.note("DELETE %s if %q: %v", key, ifMatch, err)
+	s.noteLocked("DELETE %s if %q: %v", key, ifMatch, err)
 	s.confirm(lost, "DELETE "+key)
 	return err
 }
