@@ -235,5 +235,16 @@ func (w *world) list(p string) {
 // relist lists a directory anew in the foreground.
 func (w *world) relist(p string) {
 	w.t.Helper()
+	w.idle() // a listing leaves out what an upload still holds
 	w.check(w.sync.list(context.Background(), w.at(p).Ino, true))
+}
+
+// idle waits until no upload is under way: Flush returns when all is stored, a
+// moment before the last one lets go of its file.
+func (w *world) idle() {
+	w.t.Helper()
+	w.waitFor("the uploads to end", func() bool {
+		st, err := w.sync.Status()
+		return err == nil && st.Running == 0
+	})
 }
