@@ -93,7 +93,8 @@ func (s *Syncer) believe(ino index.Ino) error {
 }
 
 // origin returns an object that has an inode's generation, of a directory its
-// marker. A directory without one is a Remote without an ETag.
+// marker, which may be under a key from before a rename. A directory without one
+// is a Remote without an ETag.
 func (s *Syncer) origin(n *index.Inode) (index.Remote, bool, error) {
 	if n.IsDir() {
 		key, err := s.dirKey(n.Ino)
@@ -101,10 +102,14 @@ func (s *Syncer) origin(n *index.Inode) (index.Remote, bool, error) {
 			return index.Remote{}, false, err
 		}
 		r, ok, err := s.db.Remote(key)
-		if !ok {
-			r.Key = key
+		if err != nil || ok && r.ETag != "" && r.Ino == n.Ino {
+			return r, true, err
 		}
-		return r, true, err
+		if held, ok, err := s.holder(n, key); err != nil || ok {
+			return held, ok, err
+		}
+		r.Key = key
+		return r, true, nil
 	}
 	return s.holder(n, "")
 }

@@ -89,6 +89,25 @@ func TestMarkerBesideFileThatCameBack(t *testing.T) {
 	})
 }
 
+// The directories below a renamed one were never listed: their markers follow it
+// with what they say.
+func TestUnknownMarkersFollowRename(t *testing.T) {
+	onBoth(t, func(t *testing.T, store object.Store) {
+		put(t, store, testTree+"old/", "", nil)
+		put(t, store, testTree+"old/f", "x", nil)
+		put(t, store, testTree+"old/sub/", "", map[string]string{metaPermissions: "0040711"})
+		put(t, store, testTree+"old/deep/er/", "", map[string]string{metaPermissions: "0040700"})
+		w := newWorld(t, store, nil)
+		w.check(w.sync.List(context.Background(), w.root))
+		w.rename("old", "new")
+		w.flush()
+		w.flush() // for what was doomed by the answers
+		w.verify()
+		equal(t, "mode of a directory that was known", w.at("new/sub").Mode&0o777, uint32(0o711))
+		equal(t, "mode of one that was not", w.at("new/deep/er").Mode&0o777, uint32(0o700))
+	})
+}
+
 // A key is doomed between the look at its name and the note of what was found
 // out: it stays doomed.
 func TestNoteOnDoomedKey(t *testing.T) {

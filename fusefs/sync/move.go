@@ -152,12 +152,12 @@ func (s *Syncer) adoptUnknown(ctx context.Context, m index.Move) error {
 	}
 }
 
-// adoptPage adds the unknown objects of a page, few in one commit.
+// adoptPage adds the unknown objects of a page, one in each commit.
 func (s *Syncer) adoptPage(m index.Move, objects []object.Info, seen *page) error {
 	for _, info := range objects {
 		if _, known, err := s.db.Remote(info.Key); err != nil {
 			return err
-		} else if known || strings.HasSuffix(info.Key, "/") || CheckKey(info.Key) != nil {
+		} else if known || CheckKey(info.Key) != nil {
 			continue
 		}
 		var queued index.Ino
@@ -167,20 +167,8 @@ func (s *Syncer) adoptPage(m index.Move, objects []object.Info, seen *page) erro
 			if err != nil || known || s.touched.has(seen, info.Key) {
 				return err
 			}
-			p, err := s.find(info.Key)
-			if err != nil {
-				return err
-			}
-			n, _, err := s.addLocked(b, m.Dir, strings.TrimPrefix(info.Key, m.OldPrefix), info)
-			if err != nil || n.Ino == 0 {
-				return err
-			}
-			r := (&incoming{want: want{key: info.Key}, info: info}).remote(&n)
-			r.Doomed = !p.holds() // a new file of this name waits for the rename, see step
-			b.PutRemote(r)
-			b.Enqueue(n.Ino, s.now().UnixNano())
-			queued = n.Ino
-			return nil
+			queued, err = s.adoptLocked(b, m, info)
+			return err
 		})
 		if err != nil {
 			return err
@@ -190,6 +178,31 @@ func (s *Syncer) adoptPage(m index.Move, objects []object.Info, seen *page) erro
 		}
 	}
 	return nil
+}
+
+// adoptLocked takes one unknown object into the renamed directory and queues its
+// inode, to be stored where that is now.
+func (s *Syncer) adoptLocked(b *index.Batch, m index.Move, info object.Info) (queued index.Ino, err error) {
+	p, err := s.find(info.Key)
+	if err != nil {
+		return 0, err
+	}
+	path := strings.TrimPrefix(info.Key, m.OldPrefix)
+	var n index.Inode
+	if strings.HasSuffix(path, "/") || path == "" {
+		n, err = s.markLocked(b, m.Dir, path)
+	} else {
+		n, _, err = s.addLocked(b, m.Dir, path, info)
+	}
+	if err != nil || n.Ino == 0 {
+		return 0, err
+	}
+	r := (&incoming{want: want{key: info.Key}, info: info}).remote(&n)
+	r.Stamp, r.AttrStamp = index.Stamp{}, index.Stamp{} // of the inode, maybe; a LIST tells none
+	r.Doomed = !p.holds()                               // a new file of this name waits for the rename, see step
+	b.PutRemote(r)
+	b.Enqueue(n.Ino, s.now().UnixNano())
+	return n.Ino, nil
 }
 
 // addLocked makes a Bare file with the content of an object at a path below a

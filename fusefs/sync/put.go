@@ -17,6 +17,9 @@ var errChanged = errors.New("the index changed meanwhile")
 // send writes an inode under one of its names. It returns nil when the state of
 // the name has changed and is to be looked at again.
 func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remote, chain []index.Ino) error {
+	if n.IsDir() && n.Bare {
+		return s.Describe(ctx, n.Ino) // what its marker says goes along
+	}
 	if n.IsFile() && (n.Remote || s.hooks.Busy(n.Ino)) {
 		from, ok, err := s.holder(n, w.key)
 		if err != nil {
