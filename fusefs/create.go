@@ -22,8 +22,10 @@ func (t *txn) addName(dir *index.Inode, name string, n *index.Inode) error {
 	if err != nil {
 		return err
 	}
-	if err := t.revive(key); err != nil {
-		return err
+	if n.Stored() { // a fifo or socket leaves the object of an earlier file doomed
+		if err := t.revive(key); err != nil {
+			return err
+		}
 	}
 	t.Link(dir.Ino, name, n.Ino, n.Mode&index.TypeMask)
 	t.touchDir(dir)

@@ -155,6 +155,22 @@ func TestRemoveWhileUploading(t *testing.T) {
 	r.flush()
 }
 
+// A fifo in the place of a file that was removed has no object.
+func TestFifoInPlaceOfFile(t *testing.T) {
+	store := new(mem.Store)
+	r := newRig(t, func(o *Options) { o.Store = store })
+	must(t, os.WriteFile(r.path("a"), []byte("x"), 0o644))
+	r.flush()
+	heal := store.Inject(mem.Fault{Op: mem.OpDelete, Err: berth.ErrUnavailable})
+	must(t, os.Remove(r.path("a")))
+	must(t, syscall.Mkfifo(r.path("a"), 0o644))
+	heal()
+	r.flush()
+	if got, err := r.object("a"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the bucket still has %q, %v", got, err)
+	}
+}
+
 func TestEviction(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.CacheBytes = 1 })
 	must(t, os.WriteFile(r.path("clean"), []byte(strings.Repeat("clean", 1000)), 0o644))
