@@ -50,9 +50,12 @@ func TestPosixEmbeddedStore(t *testing.T) {
 	posixOn(t, newRig(t, func(o *Options) { o.Store = store }))
 }
 
-// posixOn runs the suite on a mount, each test in a directory of its own.
+// posixOn runs the suite on a mount, each test in a directory of its own. Uploads
+// of the test before have ended: FdLeak counts the descriptors of this process,
+// which is the server too.
 func posixOn(t *testing.T, r *rig) {
 	posix(t, func(t *testing.T) string {
+		r.flush()
 		dir := r.path(strings.ReplaceAll(t.Name(), "/", "-"))
 		must(t, os.Mkdir(dir, 0o755))
 		return dir
