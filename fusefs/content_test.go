@@ -1,8 +1,10 @@
 package fusefs
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -90,18 +92,14 @@ func TestStoreAfterCloseIsUploaded(t *testing.T) {
 			r := newRig(t, func(o *Options) { o.NoPassthrough = !through })
 			must(t, os.WriteFile(r.path("m"), make([]byte, 8192), 0o644))
 			r.flush()
-			f, err := os.OpenFile(r.path("m"), os.O_RDWR, 0)
-			must(t, err)
-			mem, err := unix.Mmap(int(f.Fd()), 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-			must(t, err)
-			must(t, f.Close())
-			copy(mem, "while mapped")
+			store := mapInChild(t, r.path("m"))
+			store("0 while mapped")
 			r.flush()
 			if got, err := r.object("m"); through && (err != nil || got[:12] != "while mapped") {
 				t.Errorf("flushed while mapped: got %q, %v", got[:min(len(got), 12)], err)
 			}
-			copy(mem[4096:], "after the flush")
-			must(t, unix.Munmap(mem))
+			store("4096 after the flush")
+			store("end")
 			eventually(t, "the last store is in the bucket", func() bool {
 				got, err := r.object("m")
 				return err == nil && len(got) == 8192 && got[4096:4111] == "after the flush"
@@ -111,6 +109,32 @@ func TestStoreAfterCloseIsUploaded(t *testing.T) {
 			}
 			eventually(t, "the file settles", func() bool { return r.Status().Open == 0 })
 		})
+	}
+}
+
+// mapInChild has another process map a file and close it, and returns how to have
+// it store "OFFSET TEXT" or "end". This process is the server: a page fault of
+// its own could wait for itself.
+func mapInChild(t *testing.T, path string) (store func(line string)) {
+	t.Helper()
+	cmd := exec.Command("python3", "-c", `import mmap, sys
+f = open(sys.argv[1], "r+b"); m = mmap.mmap(f.fileno(), 0); f.close()
+for line in sys.stdin:
+    if line == "end\n": m.close()
+    else:
+        at, text = line.rstrip("\n").split(" ", 1); m[int(at):int(at) + len(text)] = text.encode()
+    print("done", flush=True)`, path)
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	must(t, errors.Join(err1, err2, cmd.Start()))
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	answers := bufio.NewReader(out)
+	return func(line string) {
+		t.Helper()
+		fmt.Fprintln(in, line)
+		if got, err := answers.ReadString('\n'); got != "done\n" {
+			t.Fatalf("%s: got %q, %v", line, got, err)
+		}
 	}
 }
 
