@@ -29,7 +29,7 @@ const (
 // now is what a listing or a read says.
 type Change struct {
 	Seq     uint64    `json:"seq"` // dense within an epoch of the feed
-	Time    time.Time `json:"time"`
+	Time    time.Time `json:"time"` // of the change itself: content is as old as its last write
 	Tree    string    `json:"tree"` // Tree.String
 	Path    string    `json:"path"` // below the tree's root, without slashes at the ends
 	From    string    `json:"from,omitempty"`

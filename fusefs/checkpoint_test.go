@@ -161,6 +161,35 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// A file that settles late was changed when it was written: by that time a change
+// finds its tool call.
+func TestChangeHasTheTimeOfWriting(t *testing.T) {
+	r := gatewayRig(t)
+	tree := berth.MemberTree("acme", "ann")
+	must(t, r.AttachTree(t.Context(), tree))
+	sub := r.Changes(FromNow)
+	file, err := os.Create(r.path("acme/members/ann/f"))
+	must(t, err)
+	_, err = file.WriteString("x")
+	must(t, err)
+	written := time.Now()
+	time.Sleep(100 * time.Millisecond)
+	must(t, file.Close())
+	for {
+		changes, err := sub.Next(t.Context())
+		must(t, err)
+		for _, c := range changes {
+			if c.Op != berth.OpWrite {
+				continue
+			}
+			if late := c.Time.Sub(written); late > 10*time.Millisecond {
+				t.Errorf("the change is dated %v after the write", late)
+			}
+			return
+		}
+	}
+}
+
 func TestFeedResets(t *testing.T) {
 	d := newFeed(4)
 	for range 10 {

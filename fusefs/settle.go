@@ -101,6 +101,7 @@ func (f *FS) finishLocked(o *openFile) error {
 // the file stays open and the mark replaces the one before.
 func (f *FS) commitContent(ino index.Ino, st cache.Stat, mark *index.OpenMark) error {
 	return f.update(func(t *txn) error {
+		t.now = st.Ctime // the change is as old as the writing, not as its being noticed
 		n, err := t.inode(ino)
 		if err != nil { // unlinked meanwhile, with the attributes from before
 			t.ClearOpen(ino)

@@ -7,9 +7,9 @@ import (
 	"berth"
 )
 
-// settleTime is how long after a call's end a change still counts as made
-// during it: a file settles shortly after it was written.
-const settleTime = 50 * time.Millisecond
+// clockStep is how far the time of a change may lie beside its call's: the kernel
+// dates files in steps of its tick, at most this long.
+const clockStep = 10 * time.Millisecond
 
 // A Call is one tool call in a machine.
 type Call struct {
@@ -81,12 +81,12 @@ func (o *overlaps) at(tree berth.Tree, when time.Time) (ids []berth.ID, view ber
 	name := tree.String()
 	calls, ok := o.byTree[name]
 	if !ok {
-		calls = o.calls.CallsOn(tree, o.from.Add(-settleTime), o.to)
+		calls = o.calls.CallsOn(tree, o.from.Add(-clockStep), o.to.Add(clockStep))
 		o.byTree[name] = calls
 	}
 	one := true
 	for _, c := range calls {
-		if when.Before(c.Started) || (!c.Ended.IsZero() && when.After(c.Ended.Add(settleTime))) {
+		if when.Before(c.Started.Add(-clockStep)) || (!c.Ended.IsZero() && when.After(c.Ended.Add(clockStep))) {
 			continue
 		}
 		one = one && (len(ids) == 0 || c.View.Machine == view.Machine)

@@ -284,7 +284,7 @@ func TestChangesNameCalls(t *testing.T) {
 	calls := memCalls{
 		{ID: "old", View: ann("c1", "i1"), Started: now.Add(-time.Hour), Ended: now.Add(-time.Minute), Checkpoint: 1},
 		{ID: "k1", View: ann("c1", "i1"), Started: now.Add(-time.Second), Checkpoint: 2},
-		{ID: "k2", View: bob, Started: now.Add(-time.Second), Ended: now.Add(-settleTime / 2), Checkpoint: 3},
+		{ID: "k2", View: bob, Started: now.Add(-time.Second), Ended: now.Add(-clockStep / 2), Checkpoint: 3},
 		{ID: "k3", View: bob, Started: now.Add(time.Second), Checkpoint: 0},
 	}
 	f, source := testFeed(t, Options{Calls: calls})
