@@ -28,7 +28,7 @@ const (
 // A Change is one committed change of a file. Changes are hints: what is true
 // now is what a listing or a read says.
 type Change struct {
-	Seq     uint64    `json:"seq"` // dense within an epoch of the feed
+	Seq     uint64    `json:"seq"`  // dense within an epoch of the feed
 	Time    time.Time `json:"time"` // of the change itself: content is as old as its last write
 	Tree    string    `json:"tree"` // Tree.String
 	Path    string    `json:"path"` // below the tree's root, without slashes at the ends
