@@ -13,7 +13,7 @@ soak: ## all tests, the long ones in full
 check: ## what a change must pass: format, vet, staticcheck, tests
 	@deploy/check.sh
 
-bench: ## measurements; OUT=FILE writes them as JSON too
+bench: ## measurements; OUT=FILE writes them as JSON too; ONLY=small,git measures these groups of file work
 	@deploy/bench.sh $(OUT)
 
 build: ## bin/berth and bin/berth-agent

@@ -10,11 +10,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -23,6 +21,8 @@ var (
 	out     = flag.String("out", "", "file to write the figures to, as JSON")
 	fsbench = flag.String("fsbench", "", "path of fsbench.sh; empty leaves its workloads out")
 	scale   = flag.String("scale", "0.2", "SCALE of fsbench.sh")
+	only    = flag.String("only", "", "groups of fsbench.sh, with commas: measure nothing else")
+	rounds  = flag.Int("rounds", 1, "how often each group of fsbench.sh is run; the best counts")
 )
 
 // A figure is one measured value, or a ratio of two taken in the same run.
@@ -51,9 +51,11 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // TestBench measures what a user waits for and prints it.
 func TestBench(t *testing.T) {
 	var f figures
-	b := start(t)
-	toolCalls(t, b, &f)
-	events(t, b, &f)
+	if *only == "" {
+		b := start(t)
+		toolCalls(t, b, &f)
+		events(t, b, &f)
+	}
 	if *fsbench != "" {
 		fileSystem(t, &f)
 	}
@@ -71,9 +73,9 @@ func TestBench(t *testing.T) {
 // toolCalls takes the first call of new chats beside `docker run` of the same
 // image in turn, and calls on a running machine.
 func toolCalls(t *testing.T, b *berth, f *figures) {
-	const rounds = 10
+	const calls = 10
 	var first, docker, running []time.Duration
-	for i := range rounds {
+	for i := range calls {
 		chat := fmt.Sprint("bench", i)
 		b.call(t, b.Member, "PUT", "/v1/chats/"+chat, map[string]any{}).want(t, 200, nil)
 		eventually(t, "a warm machine", time.Minute, func() bool {
@@ -151,72 +153,4 @@ PY`)
 	case <-time.After(time.Minute):
 		t.Fatal("not all events arrived within a minute")
 	}
-}
-
-// fileSystem runs fsbench.sh on a plain directory and on a mount.
-func fileSystem(t *testing.T, f *figures) {
-	dir := stateDir(t)
-	plain, mnt := filepath.Join(filepath.Dir(dir), "plain"), filepath.Join(filepath.Dir(dir), "mnt")
-	for _, d := range []string{plain, mnt} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command(program(t), "mount", "--state", dir, mnt)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("berth mount: %v", err)
-		}
-	}()
-	eventually(t, "berth mount serves", time.Minute, func() bool {
-		var here, above syscall.Stat_t
-		return syscall.Stat(mnt, &here) == nil && syscall.Stat(filepath.Dir(mnt), &above) == nil && here.Dev != above.Dev
-	})
-	base, here := runFsbench(t, plain), runFsbench(t, mnt)
-	for _, name := range base.order {
-		value, unit := here.value[name], base.unit[name]
-		f.add("plain "+name, base.value[name], unit)
-		f.add("berth "+name, value, unit)
-		if base.value[name] > 0 && value > 0 {
-			f.add("ratio "+name, value/base.value[name], "berth / plain")
-		}
-	}
-	for _, line := range here.failed {
-		fmt.Printf("berth %s", line) // what a mount does not have; tests say what it must have
-	}
-}
-
-type benchRun struct {
-	order  []string
-	value  map[string]float64
-	unit   map[string]string
-	failed []string
-}
-
-func runFsbench(t *testing.T, dir string) benchRun {
-	cmd := exec.Command(*fsbench, dir)
-	cmd.Env = append(os.Environ(), "SCALE="+*scale, "SKIP=cold,drain")
-	text, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("fsbench: %v", err)
-	}
-	r := benchRun{value: map[string]float64{}, unit: map[string]string{}}
-	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		if len(words) < 2 {
-			continue
-		}
-		if words[1] == "FAIL" || words[1] == "TIMEOUT" {
-			r.failed = append(r.failed, line)
-		} else if v, err := strconv.ParseFloat(words[1], 64); err == nil && len(words) > 2 {
-			r.order = append(r.order, words[0])
-			r.value[words[0]], r.unit[words[0]] = v, words[2]
-		}
-	}
-	return r
 }
