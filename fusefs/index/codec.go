@@ -8,7 +8,7 @@ import (
 )
 
 // version is the first byte of every value.
-const version = 1
+const version = 2
 
 var errCorrupt = errors.New("the record is damaged or from a newer version of berth")
 
@@ -149,6 +149,7 @@ func (r *Remote) encode() []byte {
 	e.stamp(r.Stamp)
 	e.stamp(r.AttrStamp)
 	e.bools(r.Doomed)
+	e.int(r.StoredAt)
 	e.uint(uint64(r.Intent.Ino))
 	e.uint(r.Intent.Gen)
 	e.stamp(r.Intent.Stamp)
@@ -161,6 +162,7 @@ func decodeRemote(key string, b []byte) (Remote, error) {
 	r := Remote{Key: key, ETag: d.string(), LastModified: d.int(), Size: d.int(),
 		Ino: Ino(d.uint()), Gen: d.uint(), Stamp: d.stamp(), AttrStamp: d.stamp()}
 	d.bools(&r.Doomed)
+	r.StoredAt = d.int()
 	r.Intent = Intent{Ino: Ino(d.uint()), Gen: d.uint(), Stamp: d.stamp(), AttrStamp: d.stamp()}
 	return r, d.err("remote " + key)
 }

@@ -172,6 +172,7 @@ type Remote struct {
 	Stamp        Stamp  // of the content it holds
 	AttrStamp    Stamp  // of the attributes it holds
 	Doomed       bool   // no name has this key any more: to be deleted
+	StoredAt     int64  // when our own PUT of it was answered, Unix ns of our clock; for as long as LastModified is not known
 
 	// Intent is set before a PUT is sent and cleared by its answer: what the
 	// object will hold if it arrives. Zero Gen = none.

@@ -147,6 +147,17 @@ func sameVersion(r index.Remote, info object.Info) bool {
 	return r.LastModified == 0 || modified == 0 || r.LastModified == modified
 }
 
+// notSince says whether an object is no later than our own PUT of it, whose answer
+// did not tell the time that the store gave it: a later one with the same content
+// is somebody else's change of the attributes.
+func (s *Syncer) notSince(r index.Remote, info object.Info) bool {
+	if r.LastModified != 0 || r.StoredAt == 0 || info.LastModified.IsZero() {
+		return true
+	}
+	answered := time.Unix(0, r.StoredAt).Add(s.health.storeAhead())
+	return !info.LastModified.After(answered.Add(time.Second)) // the difference of the clocks is known to a second
+}
+
 // sameObject is sameVersion for an object whose attributes are known: these do not
 // count in the ETag.
 func sameObject(r index.Remote, info object.Info, a attributes) bool {

@@ -113,6 +113,25 @@ func TestAttributesMerge(t *testing.T) {
 	equal(t, "at the other", b.contents(), want)
 }
 
+// One gateway uploads, the other changes the attributes before the first has
+// listed what it stored: the content is the same, the attributes are not.
+func TestAttributesAfterUpload(t *testing.T) {
+	var later atomic.Int64
+	a, b := twoGateways(t, &mem.Store{Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	a.create("f", "first")
+	meet(a, b)
+	b.write("f", "second")
+	b.flush()
+	later.Store(int64(5 * time.Second)) // the clocks are compared to a second
+	a.relist("")
+	a.chmod("f", 0o600)
+	a.flush()
+	meet(a, b)
+	want := map[string]string{"f": "100600 second"}
+	equal(t, "at the gateway that changed them", a.contents(), want)
+	equal(t, "at the other", b.contents(), want)
+}
+
 // Two gateways that do random things to a few paths end with the same tree.
 func TestGatewaysConverge(t *testing.T) {
 	for seed := range uint64(2) {

@@ -141,7 +141,7 @@ func (s *Syncer) mergeFile(b *index.Batch, l *listing, f found, keys *page, out 
 	if pending, err := s.pending(e.Ino); err != nil || pending {
 		return err
 	}
-	if sameVersion(r, f.info) {
+	if sameVersion(r, f.info) && s.notSince(r, f.info) {
 		if modified := unixNano(f.info.LastModified); r.LastModified == 0 && modified != 0 {
 			r.LastModified = modified
 			b.PutRemote(r)
@@ -236,7 +236,7 @@ func (s *Syncer) mergeMarker(l *listing, info object.Info, keys *page) error {
 		if queued, err := s.db.Queued(n.Ino); err != nil || queued {
 			return err
 		}
-		if known && r.Ino == n.Ino && sameVersion(r, info) {
+		if known && r.Ino == n.Ino && sameVersion(r, info) && s.notSince(r, info) {
 			if modified := unixNano(info.LastModified); r.LastModified != modified {
 				r.LastModified = modified
 				b.PutRemote(r)

@@ -215,7 +215,7 @@ func (s *Syncer) stored(key string, info object.Info) error {
 			return err
 		}
 		r = index.Remote{Key: key, ETag: info.ETag, LastModified: unixNano(info.LastModified), Size: info.Size,
-			Ino: r.Intent.Ino, Gen: r.Intent.Gen, Stamp: r.Intent.Stamp, AttrStamp: r.Intent.AttrStamp}
+			Ino: r.Intent.Ino, Gen: r.Intent.Gen, Stamp: r.Intent.Stamp, AttrStamp: r.Intent.AttrStamp, StoredAt: s.now().UnixNano()}
 		switch {
 		case !p.holds():
 			r.Doomed, doomed = true, true

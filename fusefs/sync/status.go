@@ -97,6 +97,13 @@ func (h *health) setSkew(modified, now time.Time) time.Duration {
 	return h.skew
 }
 
+// storeAhead is how far the store's clock is ahead of ours.
+func (h *health) storeAhead() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.skew
+}
+
 // failed notes a failed request and says whether the store is away as a whole,
 // in which case everything waits for it.
 func (s *Syncer) failed(err error) (outage bool) {
