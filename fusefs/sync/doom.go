@@ -26,6 +26,7 @@ const (
 // doomLoop deletes the keys of the doom list until ctx ends.
 func (s *Syncer) doomLoop(ctx context.Context) {
 	for ctx.Err() == nil {
+		s.sched.lull(ctx)
 		began := s.doomWork.Load()
 		start := time.Now()
 		deleted, left, err := s.doomPass(ctx)
@@ -53,7 +54,7 @@ func (s *Syncer) doomLoop(ctx context.Context) {
 // of the time, or half of it while somebody waits in Flush.
 func (s *Syncer) doomRest(ctx context.Context, took time.Duration) {
 	rest := min(max(4*took, doomPace), doomPause)
-	if s.sched.hurried() {
+	if s.sched.isHurried() {
 		rest = min(took, doomPause)
 	}
 	sleep(ctx, s.doomHurry, rest)

@@ -16,6 +16,7 @@ const movePage = 256 // keys in one commit
 // moveLoop carries out directory renames until ctx ends.
 func (s *Syncer) moveLoop(ctx context.Context) {
 	for tries := 0; ctx.Err() == nil; {
+		s.sched.lull(ctx)
 		err := s.moveAll(ctx)
 		wait := doomIdle
 		if err == nil {

@@ -3,6 +3,7 @@ package sync
 import (
 	"container/heap"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,14 +20,6 @@ const (
 	rescanEvery = 30 * time.Second // finds what fell out while it waited to be tried again
 )
 
-// While files are being changed uploads are held back, so that those who change
-// them get the processor and the disk: a burst lasts until this long after its
-// last change, and as many uploads go on in it.
-const (
-	burstLength  = 50 * time.Millisecond
-	burstUploads = 2
-)
-
 // A scheduler gives out the inodes of the upload queue, each at most once at a
 // time, the trees taking turns.
 type scheduler struct {
@@ -34,18 +27,21 @@ type scheduler struct {
 	now  func() time.Time
 	wake chan struct{} // there may be something to give out
 
+	hurried broadcast // somebody began to wait in Flush
+
 	mu      sync.Mutex // protects the fields below
 	trees   map[index.Ino]*pendingTree
 	turns   []*pendingTree // the trees in the order of their turns
 	items   map[index.Ino]*item
 	running map[index.Ino]*item
 	urgent  int       // callers of Flush: nothing waits for a burst to end
+	burst   burst     // of changes here
+	napping time.Time // until then nobody looks for something to give out, unless woken
 	more    bool      // the index may have queued inodes that are not in items
 	cursor  index.Ino // where the scan goes on
 	missed  bool      // something was left out since the scan began anew
 	scanAt  time.Time // when to scan although nothing was left out
 	paused  time.Time // until then nothing is given out: the store is away
-	kicked  time.Time // when something was changed last
 }
 
 // An item is one inode that waits or runs.
@@ -82,7 +78,6 @@ func (s *scheduler) rescan() {
 func (s *scheduler) kick(ino index.Ino, delay time.Duration) {
 	s.mu.Lock()
 	now := s.now()
-	s.kicked = now
 	if r := s.running[ino]; r != nil {
 		r.again = true
 	} else if it := s.items[ino]; it != nil {
@@ -93,8 +88,11 @@ func (s *scheduler) kick(ino index.Ino, delay time.Duration) {
 	} else {
 		s.addLocked(ino, now, now.Add(delay))
 	}
+	early := now.Add(max(delay, s.burst.left(now))).Before(s.napping)
 	s.mu.Unlock()
-	wake(s.wake)
+	if early {
+		wake(s.wake)
+	}
 }
 
 // addLocked puts an inode in line unless there is no room.
@@ -138,10 +136,11 @@ func (s *scheduler) take() (it *item, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
+	defer func() { s.napping = now.Add(wait) }()
 	if d := s.paused.Sub(now); d > 0 {
 		return nil, d
 	}
-	if d := burstLength - now.Sub(s.kicked); d > 0 && len(s.running) >= burstUploads && s.urgent == 0 {
+	if d := s.burst.left(now); d > 0 && len(s.running) >= s.burst.uploads(now) && s.urgent == 0 {
 		return nil, d
 	}
 	wait = s.scanAt.Sub(now)
@@ -172,10 +171,20 @@ func (s *scheduler) begin(it *item, stop func()) {
 	s.mu.Unlock()
 }
 
-// drop ends the turn of an inode that exists no more, if one is under way.
+// drop takes an inode that exists no more out of line and ends its turn, if one
+// is under way.
 func (s *scheduler) drop(ino index.Ino) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.burst.touch(s.now())
+	if it := s.items[ino]; it != nil {
+		heap.Remove(&it.tree.items, it.at)
+		delete(s.items, ino)
+		if len(it.tree.items) == 0 {
+			delete(s.trees, it.tree.root)
+			s.turns = slices.DeleteFunc(s.turns, func(t *pendingTree) bool { return t == it.tree })
+		}
+	}
 	if r := s.running[ino]; r != nil && r.stop != nil {
 		r.stop() // a turn without a stop has yet to look at the index
 	}
@@ -255,6 +264,7 @@ func (s *scheduler) hurry() (calm func()) {
 		s.setDueLocked(it, it.hard)
 	}
 	s.mu.Unlock()
+	s.hurried.notify()
 	wake(s.wake)
 	return func() {
 		s.mu.Lock()
@@ -263,8 +273,8 @@ func (s *scheduler) hurry() (calm func()) {
 	}
 }
 
-// hurried says whether somebody waits in Flush.
-func (s *scheduler) hurried() bool {
+// isHurried says whether somebody waits in Flush.
+func (s *scheduler) isHurried() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.urgent > 0

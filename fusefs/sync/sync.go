@@ -202,7 +202,10 @@ func (s *Syncer) Close(ctx context.Context) {
 }
 
 // Kick tells that an inode was enqueued by a commit.
-func (s *Syncer) Kick(ino index.Ino) { s.sched.kick(ino, debounce) }
+func (s *Syncer) Kick(ino index.Ino) {
+	s.sched.touch()
+	s.sched.kick(ino, debounce)
+}
 
 // Gone tells that a commit deleted an inode: nobody wants any more what an upload
 // of it sends, which may be a great deal.

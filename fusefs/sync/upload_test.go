@@ -382,27 +382,3 @@ func TestUploadOfRemovedFile(t *testing.T) {
 	w.check(err)
 	equal(t, "uploads under way", st.Running, 0)
 }
-
-// TestBurstHoldsUploadsBack keeps changing files: few uploads run beside it, all
-// of them when the burst is over or somebody waits.
-func TestBurstHoldsUploadsBack(t *testing.T) {
-	now := time.Now()
-	s := newScheduler(newWorld(t, &mem.Store{}, nil).db, func() time.Time { return now })
-	for ino := range index.Ino(8) {
-		s.kick(index.FirstIno+ino, 0)
-	}
-	taken := func() (n int) {
-		for it, _ := s.take(); it != nil; it, _ = s.take() {
-			n++
-		}
-		return n
-	}
-	equal(t, "uploads in a burst", taken(), burstUploads)
-	calm := s.hurry()
-	equal(t, "more while somebody waits", taken(), 8-burstUploads)
-	calm()
-	s.kick(index.FirstIno+9, 0)
-	equal(t, "more in the burst", taken(), 0)
-	now = now.Add(burstLength)
-	equal(t, "more after it", taken(), 1)
-}
