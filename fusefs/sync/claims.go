@@ -1,7 +1,6 @@
 package sync
 
 import (
-	"context"
 	"sync"
 
 	"berth/fusefs/index"
@@ -55,49 +54,6 @@ func (c *claims) hasKey(key string) bool {
 	defer c.mu.Unlock()
 	_, taken := c.keys[key]
 	return taken
-}
-
-// flights makes callers who want the same work done at the same time share it.
-type flights struct {
-	running sync.WaitGroup
-
-	mu    sync.Mutex // protects the field below
-	calls map[index.Ino]*flight
-}
-
-type flight struct {
-	done chan struct{}
-	err  error
-}
-
-// do runs f for an inode unless it runs already, and waits for its end or the
-// caller's. f gets base, not ctx, since others may wait for the same work.
-func (g *flights) do(ctx, base context.Context, ino index.Ino, f func(context.Context) error) error {
-	g.mu.Lock()
-	c := g.calls[ino]
-	if c == nil {
-		c = &flight{done: make(chan struct{})}
-		if g.calls == nil {
-			g.calls = make(map[index.Ino]*flight)
-		}
-		g.calls[ino] = c
-		g.running.Add(1)
-		go func() {
-			defer g.running.Done()
-			c.err = f(base)
-			g.mu.Lock()
-			delete(g.calls, ino)
-			g.mu.Unlock()
-			close(c.done)
-		}()
-	}
-	g.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // touched tells a listing which keys changed here while its page was on the way,

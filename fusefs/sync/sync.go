@@ -152,6 +152,7 @@ func New(o Options) (*Syncer, error) {
 		doomWake: make(chan struct{}, 1), moveWake: make(chan struct{}, 1),
 		doomHurry: make(chan struct{}, 1), refresh: new(errgroup.Group),
 	}
+	s.lists.together, s.describes.together = true, true
 	s.refresh.SetLimit(refreshers)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.sched = newScheduler(o.DB, o.Now)
