@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 
 	"berth"
 	"berth/fusefs/index"
@@ -28,8 +29,27 @@ func (f *FS) AttachTree(ctx context.Context, t berth.Tree, mountPoints ...string
 			return fmt.Errorf("cannot attach tree %s: %w", t, err)
 		}
 	}
-	f.attach.Lock()
-	defer f.attach.Unlock()
+	a := f.attach.of(t)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	told, err := f.attachTree(t, mountPoints)
+	a.told = append(a.told, told...)
+	if err != nil {
+		return fmt.Errorf("cannot attach tree %s: %w", t, err)
+	}
+	for len(a.told) > 0 {
+		select {
+		case <-a.told[0]:
+			a.told = a.told[1:]
+		case <-ctx.Done():
+			return fmt.Errorf("cannot attach tree %s: a request in it has not ended: %w", t, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// attachTree makes what AttachTree does and returns what it has to wait for.
+func (f *FS) attachTree(t berth.Tree, mountPoints []string) (told []<-chan struct{}, err error) {
 	root, ok, err := f.db.Tree(t.Prefix())
 	if err == nil && !ok {
 		if root, err = f.db.NewIno(); err == nil {
@@ -37,17 +57,41 @@ func (f *FS) AttachTree(ctx context.Context, t berth.Tree, mountPoints ...string
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("cannot attach tree %s: %w", t, err)
+		return nil, err
 	}
 	for _, p := range mountPoints {
 		first, added := f.synth.add(root, p, 0)
 		if added && first.parent >= index.FirstIno {
-			f.notify.entry(first.parent, first.name) // what it knew before, never the node itself
+			// What the kernel knew before, never the node itself.
+			told = append(told, f.notify.entryTold(first.parent, first.name))
 		}
 	}
 	f.synth.add(index.RootIno, t.String(), root)
-	f.notify.flush()
-	return nil
+	return told, nil
+}
+
+// An attachTable has what is under way of AttachTree for each tree.
+type attachTable struct {
+	mu    sync.Mutex // protects trees
+	trees map[berth.Tree]*attaching
+}
+
+// An attaching makes AttachTree of one tree one at a time.
+type attaching struct {
+	mu   sync.Mutex        // taken before all other locks; protects told
+	told []<-chan struct{} // each closed when the kernel knows of a mount point
+}
+
+func (l *attachTable) of(t berth.Tree) *attaching {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.trees == nil {
+		l.trees = make(map[berth.Tree]*attaching)
+	}
+	if l.trees[t] == nil {
+		l.trees[t] = new(attaching)
+	}
+	return l.trees[t]
 }
 
 // checkPoint refuses what is no clean relative path.

@@ -45,6 +45,8 @@ type Options struct {
 
 	wrap    func(fuse.RawFileSystem) fuse.RawFileSystem // lets a test see the requests
 	maxOpen int                                         // of a test: content files open at once; 0 = by the limit of descriptors
+
+	storeWait time.Duration // of a test; 0 = the constant
 }
 
 // An FS is a mounted file system. Open makes it, Close ends it.
@@ -75,7 +77,7 @@ type FS struct {
 	saves    saveTable
 	unsynced unsyncedSet
 
-	attach    sync.Mutex   // makes AttachTree one at a time; taken before all others
+	attach    attachTable
 	cacheUsed atomic.Int64 // bytes of content files, as of the last look
 
 	ctx    context.Context // ends when Close begins to give up

@@ -3,10 +3,17 @@ package fusefs
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"berth/fusefs/index"
+)
+
+// How the kernel is told.
+const (
+	stuckAfter = 50 * time.Millisecond // a notice that takes longer does not hold up the others
+	maxStuck   = 64                    // as many can take longer at a time
 )
 
 // A notice is one thing that the kernel is to forget.
@@ -16,80 +23,124 @@ type notice struct {
 	data bool      // content too
 }
 
+// A telling is a notice in the queue.
+type telling struct {
+	notice
+	told chan struct{} // closed when the kernel was told; nil if nobody waits for it
+}
+
 // A notifier tells the kernel what it must not believe any more. Telling can
-// wait for requests that the kernel has under way, so it happens on a goroutine
-// of its own that holds no lock; who has something to tell never waits.
+// wait for requests that the kernel has under way, and they for the store. So it
+// happens on goroutines that hold no lock, and who has something to tell never
+// waits: one goroutine tells, and another takes its turn when the kernel keeps
+// it, so that a directory in which somebody waits delays no other.
 type notifier struct {
 	changes   atomic.Uint64 // announced so far; see epoch
 	unmounted chan struct{}
+	tell      func(notice) // set by start
+	tellers   sync.WaitGroup
 
 	mu     sync.Mutex // protects the fields below
-	queue  []notice
-	queued map[notice]bool
+	queue  []*telling
+	queued map[notice]*telling // of the queue
+	turn   int                 // the number of the goroutine that tells
+	stuck  int                 // how many lost their turn and are not through
 	closed bool
 	gone   bool // unmounted is closed
 	more   *sync.Cond
-	idle   *sync.Cond
-	busy   bool
-	ended  chan struct{} // the goroutine ended; nil before start
 }
 
 func newNotifier() *notifier {
-	n := &notifier{unmounted: make(chan struct{}), queued: make(map[notice]bool)}
-	n.more, n.idle = sync.NewCond(&n.mu), sync.NewCond(&n.mu)
+	n := &notifier{unmounted: make(chan struct{}), queued: make(map[notice]*telling)}
+	n.more = sync.NewCond(&n.mu)
 	return n
 }
 
 // start begins to tell the kernel.
 func (n *notifier) start(server *fuse.Server) {
-	n.ended = make(chan struct{})
-	go func() {
-		defer close(n.ended)
-		n.run(server)
-	}()
-}
-
-func (n *notifier) run(server *fuse.Server) {
-	for {
-		n.mu.Lock()
-		n.busy = false
-		for len(n.queue) == 0 && !n.closed {
-			n.idle.Broadcast()
-			n.more.Wait()
-		}
-		if n.closed {
-			n.idle.Broadcast()
-			n.mu.Unlock()
-			return
-		}
-		batch := n.queue
-		n.queue, n.busy = nil, true
-		clear(n.queued)
-		n.mu.Unlock()
-		for _, it := range batch {
-			// The answers do not matter: the kernel may not know the inode, and a mount
-			// that is gone needs no notice.
-			switch {
-			case it.name != "":
-				server.EntryNotify(uint64(it.ino), it.name)
-			case it.data:
-				server.InodeNotify(uint64(it.ino), 0, 0)
-			default:
-				server.InodeNotify(uint64(it.ino), -1, 0)
-			}
+	// The answers do not matter: the kernel may not know the inode, and a mount
+	// that is gone needs no notice.
+	n.tell = func(it notice) {
+		switch {
+		case it.name != "":
+			server.EntryNotify(uint64(it.ino), it.name)
+		case it.data:
+			server.InodeNotify(uint64(it.ino), 0, 0)
+		default:
+			server.InodeNotify(uint64(it.ino), -1, 0)
 		}
 	}
+	n.tellers.Add(1)
+	go n.run(n.turn)
 }
 
-func (n *notifier) add(it notice) {
+// run tells what is queued as long as it has the turn.
+func (n *notifier) run(turn int) {
+	defer n.tellers.Done()
+	watchdog := time.AfterFunc(time.Hour, func() { n.relieve(turn) })
+	defer watchdog.Stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.queued[it] {
+	for !n.closed && n.turn == turn {
+		if len(n.queue) == 0 {
+			n.more.Wait()
+			continue
+		}
+		it := n.queue[0]
+		n.queue = n.queue[1:]
+		delete(n.queued, it.notice)
+		n.mu.Unlock()
+		watchdog.Reset(stuckAfter)
+		n.tell(it.notice)
+		watchdog.Stop()
+		n.mu.Lock()
+		it.end()
+	}
+	if n.turn != turn {
+		n.stuck--
+	}
+}
+
+// relieve gives the turn of a goroutine that the kernel keeps to a new one.
+func (n *notifier) relieve(turn int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed || n.turn != turn || n.stuck == maxStuck {
 		return
 	}
-	n.queued[it] = true
-	n.queue = append(n.queue, it)
-	n.more.Signal()
+	n.stuck++
+	n.turn++
+	n.tellers.Add(1)
+	go n.run(n.turn)
+}
+
+func (t *telling) end() {
+	if t.told != nil {
+		close(t.told)
+	}
+}
+
+// add queues a notice unless it is queued already. The result is closed when the
+// kernel was told, or will not be any more; it is nil if nobody waits for that.
+func (n *notifier) add(it notice, wait bool) <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := n.queued[it]
+	if t == nil {
+		t = &telling{notice: it}
+		if !n.closed {
+			n.queued[it] = t
+			n.queue = append(n.queue, t)
+			n.more.Signal()
+		}
+	}
+	if wait && t.told == nil {
+		t.told = make(chan struct{})
+		if n.closed {
+			close(t.told)
+		}
+	}
+	return t.told
 }
 
 // epoch grows with each change that is announced: a request that read before and
@@ -99,27 +150,24 @@ func (n *notifier) epoch() uint64 { return n.changes.Load() }
 // entry has the kernel forget a name in a directory.
 func (n *notifier) entry(dir index.Ino, name string) {
 	n.changes.Add(1)
-	n.add(notice{ino: dir, name: name})
+	n.add(notice{ino: dir, name: name}, false)
+}
+
+// entryTold is entry for who needs to know that it has.
+func (n *notifier) entryTold(dir index.Ino, name string) <-chan struct{} {
+	n.changes.Add(1)
+	return n.add(notice{ino: dir, name: name}, true)
 }
 
 // inode has the kernel forget attributes and content.
 func (n *notifier) inode(ino index.Ino) {
 	n.changes.Add(1)
-	n.add(notice{ino: ino, data: true})
+	n.add(notice{ino: ino, data: true}, false)
 }
 
 // attrs has the kernel forget attributes.
 func (n *notifier) attrs(ino index.Ino) {
-	n.add(notice{ino: ino})
-}
-
-// flush waits until all that was announced is told.
-func (n *notifier) flush() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for !n.closed && (len(n.queue) > 0 || n.busy) {
-		n.idle.Wait()
-	}
+	n.add(notice{ino: ino}, false)
 }
 
 // setUnmounted notes that no request comes any more.
@@ -132,16 +180,19 @@ func (n *notifier) setUnmounted() {
 	}
 }
 
-// close ends the goroutine and waits for it.
+// close ends the goroutines and waits for them. The mount must be gone: the
+// kernel then keeps none.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.closed = true
-	n.more.Broadcast()
-	ended := n.ended
-	n.mu.Unlock()
-	if ended != nil {
-		<-ended
+	for _, t := range n.queue {
+		t.end()
 	}
+	n.queue = nil
+	clear(n.queued)
+	n.more.Broadcast()
+	n.mu.Unlock()
+	n.tellers.Wait()
 }
 
 // EntryChanged and the methods below are what sync calls (sync.Hooks).

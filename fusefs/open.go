@@ -127,15 +127,15 @@ func (r *rawFS) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 	if o == nil {
 		return // closed with the rest by Close
 	}
+	defer f.opens.put(o, 2)
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	if in.Fh == writeHandle {
 		o.writers--
 	} else {
 		o.readers--
 	}
 	f.dropIfIdleLocked(o)
-	o.mu.Unlock()
-	f.opens.put(o, 2)
 }
 
 // Read serves what passthrough does not.

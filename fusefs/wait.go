@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func callerOf(cancel <-chan struct{}, h *fuse.InHeader) caller { return caller{c
 // store runs the part of a request that waits for the store. Signals do not end
 // it, except one that is killing the caller: then it is errKilled at once.
 func (f *FS) store(c caller, what string, ino index.Ino, do func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(f.ctx, storeWait)
+	ctx, cancel := context.WithTimeout(f.ctx, cmp.Or(f.opts.storeWait, storeWait))
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
