@@ -37,9 +37,10 @@ func (f *FS) openSync() error {
 	return err
 }
 
-// recover brings to an end what an earlier process left: files that were open for
-// writing have settled, since nobody has them open any more. It runs before the
-// mount.
+// recover brings to an end what an earlier process left. Files that were open for
+// writing have settled, unless a process has outlived the server with its file
+// open or mapped: the kernel goes on writing to the content file for it, and the
+// file stays marked. It runs before the mount.
 func (f *FS) recover() error {
 	marks := make(map[index.Ino]index.OpenMark)
 	err := f.db.OpenMarks(func(ino index.Ino, m index.OpenMark) bool {
@@ -49,8 +50,13 @@ func (f *FS) recover() error {
 	if err != nil {
 		return fmt.Errorf("cannot recover: %w", err)
 	}
-	changed := 0
+	changed, held := 0, 0
 	for ino, m := range marks {
+		if settled, err := f.cache.Settled(ino); err == nil && !settled {
+			held++
+			f.takeOver(ino, m)
+			continue
+		}
 		did, err := f.recoverFile(ino, m)
 		if err != nil {
 			return fmt.Errorf("cannot recover inode %d: %w", ino, err)
@@ -63,9 +69,19 @@ func (f *FS) recover() error {
 		return err
 	}
 	if len(marks) > 0 {
-		f.log.Info("Settled the files that were open when the last run ended", "open", len(marks), "changed", changed)
+		f.log.Info("Settled the files that were open when the last run ended", "open", len(marks), "changed", changed, "written_on", held)
 	}
 	return nil
+}
+
+// takeOver makes a file that is still written to one of ours: it counts as open
+// until it settles.
+func (f *FS) takeOver(ino index.Ino, m index.OpenMark) {
+	o := f.opens.get(ino)
+	defer f.opens.put(o, 1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.setMarked(f, m)
 }
 
 // recoverFile settles one file by comparing it with its mark.
