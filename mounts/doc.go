@@ -15,7 +15,9 @@
 // opened with openat2, below a directory that is held open, following no link.
 //
 // Recovery. What is claimed is written to STATE/slots.d before it is mounted.
-// After a kill -9 the mounts of the dead process answer ENOTCONN; Prepare clears
+// After a kill -9, or a Close without Unmount for a restart, the mounts of the
+// dead process answer ENOTCONN, while the kernel goes on with reads and writes of
+// files that were open; Prepare clears
 // those nobody looks at, and Start puts fresh views under the dead ones in the
 // slots and takes those away, so that new opens by path work again in running
 // containers. STATE/slots itself is kept for that: a new bind mount would have

@@ -109,6 +109,13 @@ func (h *Host) recoverSlots(ctx context.Context) error {
 	return nil
 }
 
+// HasSlots says whether there is a slot, which a container may be behind: in this
+// run, or before Start in an earlier one.
+func (h *Host) HasSlots() bool {
+	infos, err := h.readJournal()
+	return err != nil || len(infos) > 0
+}
+
 // Unmount takes every mount away: the slots with them, since no container sees
 // them again, the gateway's view, and slots itself. The file system stays.
 // Nothing but Close may be called meanwhile or later.
@@ -127,6 +134,6 @@ func (h *Host) Unmount() error {
 	return nil
 }
 
-// Close gives the state directory back to other processes. Mounts that Unmount
-// did not take away stay, for the next Prepare.
+// Close gives the state directory back to other processes. Without an Unmount
+// before, slots stay for the next Prepare and Start, and with them containers.
 func (h *Host) Close() { h.closeFiles() }

@@ -81,7 +81,7 @@ func newMountdCommand() *cobra.Command {
 			}
 			ctx, stop := childContext(cmd.Context())
 			defer stop()
-			m := &mountd{conf: conf, log: childLogger()}
+			m := &mountd{conf: conf, log: childLogger(), parent: os.Getppid()}
 			err = m.start(ctx)
 			if err == nil {
 				err = m.serve(ctx, func() error { return announceReady(m.ready()) })
@@ -110,8 +110,9 @@ func (c *mountdConfig) validate() error {
 
 // A mountd is the process's parts, in the order of their start.
 type mountd struct {
-	conf mountdConfig
-	log  *slog.Logger
+	conf   mountdConfig
+	log    *slog.Logger
+	parent int // who starts it again when it ends
 
 	abilities object.Abilities
 	host      *mounts.Host
@@ -126,12 +127,19 @@ func (m *mountd) start(ctx context.Context) error {
 	if _, err := raiseOpenFiles(); err != nil {
 		m.log.Warn("Cannot raise the limit of open files", "cause", err)
 	}
-	for _, start := range []func(context.Context) error{m.prepareHost, m.openStore, m.openFS, m.openRecords} {
+	for _, start := range []func(context.Context) error{
+		m.prepareHost,
+		m.openStore,
+		m.openFS,
+		m.startHost, // machines that run wait for their files; none of this waits for the store
+		m.probe,
+		m.openRecords,
+	} {
 		if err := start(ctx); err != nil {
 			return err
 		}
 	}
-	return m.host.Start(ctx, mounts.FUSE(m.fs))
+	return nil
 }
 
 func (m *mountd) prepareHost(context.Context) (err error) {
@@ -143,7 +151,9 @@ func (m *mountd) prepareHost(context.Context) (err error) {
 	return err
 }
 
-func (m *mountd) openStore(ctx context.Context) (err error) {
+func (m *mountd) startHost(ctx context.Context) error { return m.host.Start(ctx, mounts.FUSE(m.fs)) }
+
+func (m *mountd) openStore(context.Context) (err error) {
 	s := m.conf.Store
 	m.s3, err = s3.New(s3.Options{
 		URL: s.URL, Bucket: s.Bucket, Region: s.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey, Session: s.Session,
@@ -152,13 +162,17 @@ func (m *mountd) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	m.store = object.WithDeadline(m.s3, object.NewDeadlines())
-	m.abilities, err = m.probe(ctx)
+	return nil
+}
+
+func (m *mountd) probe(ctx context.Context) (err error) {
+	m.abilities, err = m.findAbilities(ctx)
 	return err
 }
 
-// probe finds out what the store can do. While it is away what was found out
-// last time holds, so that berth starts with what is cached.
-func (m *mountd) probe(ctx context.Context) (object.Abilities, error) {
+// findAbilities finds out what the store can do. While it is away what was found
+// out last time holds, so that berth starts with what is cached.
+func (m *mountd) findAbilities(ctx context.Context) (object.Abilities, error) {
 	name := filepath.Join(m.conf.State, "abilities.json")
 	limited, cancel := context.WithTimeout(ctx, mountdProbe)
 	defer cancel()
@@ -240,18 +254,25 @@ var errUnmounted = errors.New("cannot go on: the file system was unmounted by so
 
 // close ends the parts in reverse order: every mount goes, so that nothing is
 // written any more, then what was written goes up, as far as the time allows.
-// The rest is journalled and goes up after the next start.
+// The rest is journalled and goes up after the next start. When containers wait
+// for that, it does not take its time.
 func (m *mountd) close() error {
 	var errs []error
+	drain := mountdDrain
 	if m.records != nil {
 		errs = append(errs, m.records.Close())
 	}
 	if m.host != nil {
-		errs = append(errs, m.host.Unmount())
+		if m.goesOn() {
+			m.log.Info("Containers run: their slots stay for the next start")
+			drain = 0
+		} else {
+			errs = append(errs, m.host.Unmount())
+		}
 		defer m.host.Close()
 	}
 	if m.fs != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), mountdDrain)
+		ctx, cancel := context.WithTimeout(context.Background(), drain)
 		defer cancel()
 		errs = append(errs, m.fs.Close(ctx))
 	}
@@ -260,3 +281,7 @@ func (m *mountd) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// goesOn says whether another mountd will follow at once, for containers that
+// run: when berth stops, slots go before mountd does, or its parent has died.
+func (m *mountd) goesOn() bool { return m.host.HasSlots() && os.Getppid() == m.parent }

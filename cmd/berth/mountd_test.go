@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,7 @@ type mountdChild struct {
 	conf   mountdConfig
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
+	readyR *os.File
 	ready  mountdReady
 	waited chan error
 }
@@ -66,7 +68,23 @@ func mountdState(t *testing.T) (mountdConfig, *storeChild, storeConfig) {
 	}, store, sc
 }
 
+// startMountd starts one and waits until it is ready, or has ended.
 func startMountd(t *testing.T, conf mountdConfig) *mountdChild {
+	t.Helper()
+	c := launchMountd(t, conf)
+	line, err := io.ReadAll(c.readyR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(line) > 0 {
+		if err := json.Unmarshal(line, &c.ready); err != nil {
+			t.Fatalf("ready line %q: %v", line, err)
+		}
+	}
+	return c
+}
+
+func launchMountd(t *testing.T, conf mountdConfig) *mountdChild {
 	t.Helper()
 	doc, err := json.Marshal(conf)
 	if err != nil {
@@ -77,7 +95,7 @@ func startMountd(t *testing.T, conf mountdConfig) *mountdChild {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	c := &mountdChild{Client: mounts.NewClient(conf.Socket, conf.SocketToken), conf: conf, waited: make(chan error, 1)}
+	c := &mountdChild{Client: mounts.NewClient(conf.Socket, conf.SocketToken), conf: conf, readyR: readyR, waited: make(chan error, 1)}
 	c.cmd = exec.Command(os.Args[0], "-test.run=^TestMountdChild$")
 	c.cmd.Env = append(os.Environ(), mountdChildEnv+"=1")
 	c.cmd.ExtraFiles = []*os.File{confR, readyW}
@@ -94,20 +112,13 @@ func startMountd(t *testing.T, conf mountdConfig) *mountdChild {
 		c.Close()
 		c.cmd.Process.Kill() // no error counts: most are over by then
 		<-ended
+		readyR.Close()
 	})
 	confR.Close()
 	readyW.Close()
 	_, err = confW.Write(doc)
-	confW.Close()
-	line, readErr := io.ReadAll(readyR)
-	readyR.Close()
-	if err := errors.Join(err, readErr); err != nil {
+	if err := errors.Join(err, confW.Close()); err != nil {
 		t.Fatal(err)
-	}
-	if len(line) > 0 {
-		if err := json.Unmarshal(line, &c.ready); err != nil {
-			t.Fatalf("ready line %q: %v", line, err)
-		}
 	}
 	return c
 }
@@ -127,8 +138,16 @@ func (c *mountdChild) end(t *testing.T, sig os.Signal) error {
 	}
 }
 
+// stopCleanly stops it as when berth stops: without a slot.
 func (c *mountdChild) stopCleanly(t *testing.T) {
 	t.Helper()
+	slots, err := c.Slots(t.Context())
+	for _, slot := range slots {
+		err = errors.Join(err, c.ReleaseSlot(t.Context(), slot))
+	}
+	if err != nil {
+		t.Error(err)
+	}
 	if err := c.end(t, syscall.SIGTERM); err != nil {
 		t.Errorf("stop: %v\n%s", err, c.stderr.String())
 	}
@@ -190,19 +209,29 @@ func TestMountdServesAndStops(t *testing.T) {
 	c.stopCleanly(t)
 }
 
-func TestMountdGoesOnAfterKill(t *testing.T) {
+// TestMountdGoesOn kills and restarts it while a slot is in use.
+func TestMountdGoesOn(t *testing.T) {
 	conf, _, sc := mountdState(t)
 	c := startMountd(t, conf)
 	disk := c.claim(t)
-	for i := range 3 {
+	for i, sig := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
 		name := fmt.Sprint("f", i)
 		if err := os.WriteFile(filepath.Join(disk, name), []byte(name), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		c.end(t, syscall.SIGKILL) // reports the signal
+		begun := time.Now()
+		if err := c.end(t, sig); sig == syscall.SIGTERM && err != nil {
+			t.Errorf("stop: %v\n%s", err, c.stderr.String())
+		}
+		if _, err := os.ReadDir(disk); !errors.Is(err, syscall.ENOTCONN) {
+			t.Errorf("after %v the slot answers %v, want ENOTCONN", sig, err)
+		}
 		c = startMountd(t, conf)
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("after %v the files were back after %v, want 3 s at most", sig, took)
+		}
 		if data, err := os.ReadFile(filepath.Join(disk, name)); string(data) != name || err != nil {
-			t.Fatalf("after kill %d: got %q, %v\n%s", i, data, err, c.stderr.String())
+			t.Fatalf("after end %d: got %q, %v\n%s", i, data, err, c.stderr.String())
 		}
 	}
 	if err := c.Flush(t.Context(), "acme/members/ann"); err != nil {
@@ -244,6 +273,47 @@ func TestMountdStartsWhileTheStoreIsAway(t *testing.T) {
 	if _, err := clearMounts(conf.State); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestMountdBringsFilesBackWhileTheStoreHangs restarts it under a slot in use
+// while the store accepts and never answers.
+func TestMountdBringsFilesBackWhileTheStoreHangs(t *testing.T) {
+	conf, _, _ := mountdState(t)
+	c := startMountd(t, conf)
+	disk := c.claim(t)
+	if err := os.WriteFile(filepath.Join(disk, "f"), []byte("kept"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts: what connects waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	healthy := conf
+	conf.Store.URL = "http://" + hung.Addr().String()
+	begun := time.Now()
+	c.end(t, syscall.SIGTERM)
+	c = launchMountd(t, conf)
+	for {
+		if data, err := os.ReadFile(filepath.Join(disk, "f")); err == nil && string(data) == "kept" {
+			break
+		}
+		if time.Since(begun) > 3*time.Second {
+			t.Fatalf("the files are not back after 3 s\n%s", c.stderr.String())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := os.WriteFile(filepath.Join(disk, "g"), nil, 0o644); err != nil {
+		t.Errorf("write: %v", err)
+	}
+	if err := c.end(t, syscall.SIGTERM); err == nil {
+		t.Error("a stop before it was ready: got no error")
+	}
+	c = startMountd(t, healthy)
+	if _, err := os.Stat(filepath.Join(disk, "g")); err != nil {
+		t.Errorf("with the store: %v\n%s", err, c.stderr.String())
+	}
+	c.stopCleanly(t)
 }
 
 func TestMountdRefusesBadConfiguration(t *testing.T) {
