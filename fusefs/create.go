@@ -278,63 +278,6 @@ func (f *FS) openExisting(c caller, in *fuse.CreateIn, name string, out *fuse.Cr
 	return f.fillEntry(n.Ino, &out.EntryOut)
 }
 
-// Tmpfile is not there: a file without a name would have no object.
-func (r *rawFS) Tmpfile(cancel <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
-	return fuse.ENOSYS
-}
-
-// Link serves link(2) within a tree.
-func (r *rawFS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
-	f, c := r.fs, callerOf(cancel, &in.InHeader)
-	err := f.link(c, index.Ino(in.Oldnodeid), index.Ino(in.NodeId), name)
-	if err == nil {
-		err = f.fillEntry(index.Ino(in.Oldnodeid), out)
-	}
-	return f.statusOf("link", in.NodeId, err)
-}
-
-func (f *FS) link(c caller, ino, dir index.Ino, name string) error {
-	if err := f.guardNew(dir, name); err != nil {
-		return err
-	}
-	if f.synth.isSynth(ino) {
-		return syscall.EPERM
-	}
-	if err := f.listed(c, dir); err != nil {
-		return err
-	}
-	return f.update(func(t *txn) error {
-		parent, err := t.parent(dir)
-		if err != nil {
-			return err
-		}
-		n, err := t.inode(ino)
-		switch {
-		case err != nil:
-			return err
-		case n.IsDir():
-			return syscall.EPERM
-		case n.Tree != parent.Tree:
-			return syscall.EXDEV
-		}
-		if err := t.free(dir, name); err != nil {
-			return err
-		}
-		if err := t.addName(parent, name, n); err != nil {
-			return err
-		}
-		n.Links++
-		n.Ctime, n.AttrStamp = t.now, t.stamp()
-		if n.Stored() {
-			t.enqueue(ino)
-		}
-		if err := t.asideAbsent(parent, name); err != nil {
-			return err
-		}
-		return t.changedName(berth.OpCreate, n, index.Name{Parent: dir, Name: name}, "")
-	})
-}
-
 // Readlink serves readlink(2).
 func (r *rawFS) Readlink(cancel <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
 	n, err := r.fs.described(callerOf(cancel, h), index.Ino(h.NodeId))

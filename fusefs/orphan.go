@@ -15,6 +15,7 @@ type orphan struct {
 	index.Inode
 	aside     string // the name in the cache's "before" that its content is to get
 	forgotten bool   // by the kernel
+	taken     bool   // it is about to get a name: changes of it wait for that
 }
 
 // An orphanTable has the orphans.
@@ -82,12 +83,33 @@ func (t *orphanTable) numbers() []index.Ino {
 	return out
 }
 
+// take returns an orphan that is about to get a name: either remove or giveBack
+// follows. Until then it is read here and changed by nobody.
+func (t *orphanTable) take(ino index.Ino) (orphan, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.all[ino]
+	if o == nil || o.taken {
+		return orphan{}, false
+	}
+	o.taken = true
+	return *o, true
+}
+
+func (t *orphanTable) giveBack(ino index.Ino) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.all[ino]; o != nil {
+		o.taken = false
+	}
+}
+
 // alter changes an orphan; ok says whether there is one.
 func (t *orphanTable) alter(ino index.Ino, do func(n *index.Inode) error) (ok bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.all[ino]
-	if o == nil {
+	if o == nil || o.taken {
 		return false, nil
 	}
 	n := o.Inode
