@@ -39,6 +39,7 @@ type mountCommand struct {
 	bucket     string
 	region     string
 	exclusive  bool
+	mediated   bool
 	log        *slog.Logger
 
 	state *stateDir
@@ -77,6 +78,7 @@ berth flush --state DIR and berth status --state DIR talk to it.`,
 	cmd.Flags().StringVar(&m.bucket, "bucket", "", "the `NAME` of the bucket; needed with --store")
 	cmd.Flags().StringVar(&m.region, "region", "", "the bucket's `REGION`, where the endpoint asks for it")
 	cmd.Flags().BoolVar(&m.exclusive, "exclusive", false, "nobody else writes to the bucket: believe what is cached for long")
+	cmd.Flags().BoolVar(&m.mediated, "no-passthrough", false, "read and write through this process, as on kernels before 6.9")
 	return cmd
 }
 
@@ -110,7 +112,7 @@ func (m *mountCommand) run(ctx context.Context, ready func()) (err error) {
 		revalidate = 0
 	}
 	m.fs, err = fusefs.Open(ctx, fusefs.Options{StateDir: m.state.path, Store: m.store, Mountpoint: m.mountpoint,
-		WholeBucket: true, Revalidate: revalidate, Logger: m.log})
+		WholeBucket: true, Revalidate: revalidate, NoPassthrough: m.mediated, Logger: m.log})
 	if err != nil {
 		return err
 	}
