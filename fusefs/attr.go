@@ -19,10 +19,31 @@ func (f *FS) plainAttr(n *index.Inode, a *fuse.Attr) {
 	a.Blocks = uint64(n.Size+blockSize-1) / blockSize * (blockSize / 512)
 	a.Blksize = blockSize
 	a.Mode = n.Mode
-	a.Nlink = n.Links
+	a.Nlink = shownLinks(n)
 	a.Uid, a.Gid = f.shownOwner(n)
-	mtime, ctime := time.Unix(0, n.Mtime), time.Unix(0, n.Ctime)
-	a.SetTimes(&mtime, &mtime, &ctime)
+	atime, mtime, ctime := time.Unix(0, shownAtime(n)), time.Unix(0, n.Mtime), time.Unix(0, n.Ctime)
+	a.SetTimes(&atime, &mtime, &ctime)
+}
+
+// shownLinks counts a directory as ext4 does: its name, its own dot, and the dots
+// of those in it. Of one that was not listed yet it is 1, which everywhere means
+// that the number is not known.
+func shownLinks(n *index.Inode) uint32 {
+	switch {
+	case !n.IsDir() || n.Links == 0:
+		return n.Links
+	case n.Listed == 0:
+		return 1
+	}
+	return 2 + n.Subdirs
+}
+
+// shownAtime is the access time: as set, else the modification time.
+func shownAtime(n *index.Inode) int64 {
+	if n.Atime != 0 {
+		return n.Atime
+	}
+	return n.Mtime
 }
 
 // GetAttr serves stat(2) when the kernel has no attributes or old ones.
@@ -84,21 +105,36 @@ func (f *FS) setAttr(c caller, ino index.Ino, in *fuse.SetAttrIn) error {
 			return err
 		}
 	}
-	mtime, setTime := f.wantedMtime(in)
-	if setTime && n.IsFile() {
-		if mtime, err = f.setContentMtime(ino, mtime); err != nil {
-			return err
-		}
+	if in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == 0 {
+		// What is left when the kernel has taken out the mode that it leaves to us:
+		// somebody without the right to keep them wrote past this process.
+		return f.dropPrivileges(ino)
+	}
+	times, err := f.wantedTimes(ino, in)
+	if err != nil {
+		return err
 	}
 	const attrs = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID | fuse.FATTR_KILL_SUIDGID
-	if !setTime && in.Valid&attrs == 0 {
+	if !times.set && in.Valid&attrs == 0 {
 		return nil
 	}
 	return f.alter(ino, func(n *index.Inode) error {
 		f.applyAttr(n, in)
-		if setTime {
-			n.Mtime = mtime
+		if times.set {
+			n.Mtime, n.Atime = times.mtime, times.atime
 		}
+		return nil
+	})
+}
+
+// dropPrivileges takes setuid and setgid from a file that was written to.
+func (f *FS) dropPrivileges(ino index.Ino) error {
+	n, err := f.inode(ino)
+	if err != nil || killPrivileges(n.Mode) == n.Mode || !n.IsFile() {
+		return err
+	}
+	return f.alter(ino, func(n *index.Inode) error {
+		n.Mode = killPrivileges(n.Mode)
 		return nil
 	})
 }
@@ -146,17 +182,53 @@ func killPrivileges(mode uint32) uint32 {
 	return mode
 }
 
-// wantedMtime returns the modification time a request sets, by our own clock
-// when it says now.
-func (f *FS) wantedMtime(in *fuse.SetAttrIn) (int64, bool) {
-	if in.Valid&fuse.FATTR_MTIME == 0 {
-		return 0, false
+// times are what an inode is to have as Mtime and Atime.
+type times struct {
+	set          bool
+	mtime, atime int64
+}
+
+// wantedTimes returns the times that an inode gets by a request, which are its own
+// where the request has none.
+func (f *FS) wantedTimes(ino index.Ino, in *fuse.SetAttrIn) (times, error) {
+	atime, setAtime := f.wantedTime(in, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
+	mtime, setMtime := f.wantedTime(in, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
+	if !setAtime && !setMtime {
+		return times{}, nil
 	}
-	if in.Valid&fuse.FATTR_MTIME_NOW != 0 {
+	n, _, err := f.current(ino)
+	if err != nil {
+		return times{}, err
+	}
+	if !setAtime {
+		atime = shownAtime(&n)
+	}
+	if !setMtime {
+		mtime = n.Mtime
+	} else if n.IsFile() {
+		if mtime, err = f.setContentMtime(ino, mtime); err != nil {
+			return times{}, err
+		}
+	}
+	switch {
+	case atime == mtime:
+		atime = 0
+	case atime == 0:
+		atime = 1 // 1970 to the nanosecond cannot be told from none
+	}
+	return times{set: true, mtime: mtime, atime: atime}, nil
+}
+
+// wantedTime returns one time of a request in Unix ns, by our own clock when it
+// says now.
+func (f *FS) wantedTime(in *fuse.SetAttrIn, given, now uint32, sec uint64, nsec uint32) (int64, bool) {
+	switch {
+	case in.Valid&given == 0:
+		return 0, false
+	case in.Valid&now != 0:
 		return f.now().UnixNano(), true
 	}
-	t, ok := in.GetMTime()
-	return t.UnixNano(), ok
+	return time.Unix(int64(sec), int64(nsec)).UnixNano(), true
 }
 
 // setContentMtime gives a file that is open for writing its time through the

@@ -27,9 +27,9 @@
 // across trees are EXDEV.
 //
 // What is not there: device nodes (EPERM), access control lists and extended
-// attributes outside user.* (ENOTSUP), unnamed temporary files (EOPNOTSUPP),
-// access times (always the modification time), attributes of more than about one
-// KiB in total (ENOSPC). Locks are the kernel's: they hold between all users of
+// attributes outside user.* (ENOTSUP), access times but for those that were set
+// (else the modification time), attributes of more than about one KiB in total
+// (ENOSPC). Locks are the kernel's: they hold between all users of
 // this mount and end there. Fifos and sockets stay on this host.
 //
 // Limits of history: what was set aside at a checkpoint is found under the path

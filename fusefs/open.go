@@ -45,8 +45,12 @@ func (f *FS) lockLocal(c caller, o *openFile, trunc bool) error {
 
 // Open serves open(2) of a regular file.
 func (r *rawFS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	err := r.fs.openHandle(callerOf(cancel, &in.InHeader), index.Ino(in.NodeId), in.Flags, out)
-	return r.fs.statusOf("open", in.NodeId, err)
+	f, ino := r.fs, index.Ino(in.NodeId)
+	err := f.openHandle(callerOf(cancel, &in.InHeader), ino, in.Flags, out)
+	if err == nil && in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
+		err = f.dropPrivileges(ino)
+	}
+	return f.statusOf("open", in.NodeId, err)
 }
 
 func (f *FS) openHandle(c caller, ino index.Ino, flags uint32, out *fuse.OpenOut) error {
@@ -188,6 +192,9 @@ func (r *rawFS) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) 
 	o.mu.Lock()
 	w, err := f.writableLocked(o)
 	o.mu.Unlock()
+	if err == nil && in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
+		err = f.dropPrivileges(o.ino)
+	}
 	if err != nil {
 		return 0, f.statusOf("write", in.NodeId, err)
 	}

@@ -23,7 +23,7 @@ func (t *txn) dropName(dir *index.Inode, name string, n *index.Inode) error {
 	if err := t.doom(key); err != nil {
 		return err
 	}
-	t.Unlink(dir.Ino, name, n.Ino)
+	t.Unlink(dir.Ino, name, n.Ino, n.Mode&index.TypeMask)
 	t.touchDir(dir)
 	if n.Links--; n.Links == 0 || n.IsDir() {
 		t.delete(n)

@@ -253,7 +253,7 @@ func (r *renaming) move(t *txn, oldParent, newParent *index.Inode, src, dst *ind
 // carry moves one name of an inode to a name that is free. The key of a file is
 // doomed; the keys below a directory are left to a Move.
 func (r *renaming) carry(t *txn, from *index.Inode, oldName string, to *index.Inode, newName string, n *index.Inode) error {
-	t.Unlink(from.Ino, oldName, n.Ino)
+	t.Unlink(from.Ino, oldName, n.Ino, n.Mode&index.TypeMask)
 	t.touchDir(from)
 	prefix, err := t.prefix(from)
 	if err != nil {
@@ -301,8 +301,8 @@ func (r *renaming) swap(t *txn, oldParent, newParent, src, dst *index.Inode) err
 	if err5 != nil {
 		return err5
 	}
-	t.Unlink(r.oldDir, r.oldName, src.Ino)
-	t.Unlink(r.newDir, r.newName, dst.Ino)
+	t.Unlink(r.oldDir, r.oldName, src.Ino, src.Mode&index.TypeMask)
+	t.Unlink(r.newDir, r.newName, dst.Ino, dst.Mode&index.TypeMask)
 	if !src.IsDir() && dst.IsDir() {
 		err1 = t.doom(oldPrefix + r.oldName)
 	}

@@ -2,7 +2,10 @@ package index
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -10,9 +13,10 @@ import (
 // A Batch collects the writes of one Update; they take effect together. Its
 // methods may be called in any order, from the function given to Update only.
 type Batch struct {
-	db     *DB
-	batch  *pebble.Batch
-	inodes []Inode // to refresh the cache with; Mode 0 = deleted
+	db      *DB
+	batch   *pebble.Batch
+	inodes  []Inode     // to refresh the cache with; Mode 0 = deleted
+	subdirs map[Ino]int // changes of Inode.Subdirs
 }
 
 func (b *Batch) set(key, value []byte) { b.batch.Set(key, value, nil) } // fails only after Close
@@ -41,16 +45,62 @@ func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
 	e.uint(uint64(ino))
 	e.uint(uint64(typ))
 	b.set(entryKey(parent, name), e.b)
-	if typ != TypeDir {
+	if typ == TypeDir {
+		b.countDir(parent, 1)
+	} else {
 		b.set(nameKey(ino, parent, name), nil)
 	}
 }
 
-// Unlink removes a directory entry and its way back. Inode and Remote records
-// are the caller's.
-func (b *Batch) Unlink(parent Ino, name string, ino Ino) {
+// Unlink removes a directory entry and its way back; typ is as for Link. Inode
+// and Remote records are the caller's.
+func (b *Batch) Unlink(parent Ino, name string, ino Ino, typ uint32) {
 	b.delete(entryKey(parent, name))
-	b.delete(nameKey(ino, parent, name))
+	if typ == TypeDir {
+		b.countDir(parent, -1)
+	} else {
+		b.delete(nameKey(ino, parent, name))
+	}
+}
+
+func (b *Batch) countDir(parent Ino, by int) {
+	if b.subdirs == nil {
+		b.subdirs = make(map[Ino]int, 2)
+	}
+	b.subdirs[parent] += by
+}
+
+// putSubdirs writes the counts that Link and Unlink changed, into the inodes as
+// this batch leaves them.
+func (b *Batch) putSubdirs() error {
+	for parent, by := range b.subdirs {
+		if by == 0 {
+			continue
+		}
+		n, err := b.inode(parent)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n.Subdirs = uint32(max(int64(n.Subdirs)+int64(by), 0))
+		b.PutInode(n)
+	}
+	return nil
+}
+
+// inode returns an inode as this batch leaves it.
+func (b *Batch) inode(ino Ino) (Inode, error) {
+	for _, n := range slices.Backward(b.inodes) {
+		if n.Ino == ino && n.Mode == 0 {
+			return n, fs.ErrNotExist
+		}
+		if n.Ino == ino {
+			return n, nil
+		}
+	}
+	return b.db.Inode(ino)
 }
 
 // PutRemote writes what is known under a key; a Doomed one enters the doom list,
@@ -123,6 +173,9 @@ func (b *Batch) PutSetting(name string, v uint64) {
 func (b *Batch) PutText(name, v string) { b.set(settingKey("text/"+name), []byte(v)) }
 
 func (b *Batch) commit() error {
+	if err := b.putSubdirs(); err != nil {
+		return err
+	}
 	if b.batch.Empty() {
 		return nil
 	}

@@ -10,7 +10,10 @@ import (
 // version is the first byte of every value.
 const version = 2
 
-var errCorrupt = errors.New("the record is damaged or from a newer version of berth")
+var (
+	errCorrupt = errors.New("the record is damaged or from a newer version of berth")
+	errOther   = errors.New("flush and stop with the berth that made it, remove the index and cache directories, start again")
+)
 
 // An encoder appends fields to a value; a decoder reads them in the same order.
 type encoder struct{ b []byte }
@@ -101,7 +104,9 @@ func (n *Inode) encode() []byte {
 	e.int(n.Size)
 	e.int(n.Mtime)
 	e.int(n.Ctime)
+	e.int(n.Atime)
 	e.uint(uint64(n.Links))
+	e.uint(uint64(n.Subdirs))
 	e.string(n.Target)
 	e.uint(n.Gen)
 	e.stamp(n.Stamp)
@@ -125,7 +130,7 @@ func decodeInode(ino Ino, b []byte) (Inode, error) {
 	d := newDecoder(b)
 	n := Inode{Ino: ino, Tree: Ino(d.uint()), Parent: Ino(d.uint()), Name: d.string(),
 		Mode: uint32(d.uint()), UID: uint32(d.uint()), GID: uint32(d.uint()),
-		Size: d.int(), Mtime: d.int(), Ctime: d.int(), Links: uint32(d.uint()), Target: d.string(),
+		Size: d.int(), Mtime: d.int(), Ctime: d.int(), Atime: d.int(), Links: uint32(d.uint()), Subdirs: uint32(d.uint()), Target: d.string(),
 		Gen: d.uint(), Stamp: d.stamp(), AttrStamp: d.stamp()}
 	d.bools(&n.Remote, &n.Bare, &n.Explicit)
 	n.Listed = d.int()

@@ -90,10 +90,16 @@ func Open(dir string, log *slog.Logger) (*DB, error) {
 	return db, nil
 }
 
-// load reads the counters.
+// load reads the counters. An index that another version of berth wrote is refused.
 func (db *DB) load() error {
 	next, err := db.Setting("ino")
 	if err != nil {
+		return err
+	}
+	if wrote, err := db.Setting("version"); err != nil || next != 0 && wrote != version {
+		return errors.Join(err, fmt.Errorf("it has version %d, not %d: %w", wrote, version, errOther))
+	}
+	if err := db.PutSettingNow("version", version); err != nil {
 		return err
 	}
 	db.nextIno = max(Ino(next), FirstIno)

@@ -74,7 +74,9 @@ type Inode struct {
 	Size     int64 // bytes; of a symlink the length of Target
 	Mtime    int64 // Unix time in nanoseconds
 	Ctime    int64
+	Atime    int64             // as set by utimensat(2); 0 = never set, the same as Mtime
 	Links    uint32            // names of a non-directory; 0 only for an orphan
+	Subdirs  uint32            // directory: directories in it; kept by Batch.Link and Unlink
 	Target   string            // symlink only
 	Xattrs   map[string][]byte // user.* names in full; nil when there are none; never changed in place
 

@@ -353,3 +353,21 @@ func BenchmarkCommit(b *testing.B) {
 		})
 	}
 }
+
+// What another version wrote is refused, and says what to do.
+func TestOtherVersion(t *testing.T) {
+	dir := t.TempDir()
+	db, err := Open(dir, slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.NewIno(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.PutSettingNow("version", version-1), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, slog.Default()); !errors.Is(err, errOther) {
+		t.Errorf("got %v, want errOther", err)
+	}
+}

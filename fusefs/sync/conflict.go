@@ -208,7 +208,7 @@ func (s *Syncer) mergeAttributes(r, seen index.Remote, n *index.Inode, w want, a
 // setAttributes takes over what an object says of its file, except its content.
 func (s *Syncer) setAttributes(n *index.Inode, a attributes) {
 	n.Mode = a.mode
-	n.Mtime, n.Ctime = a.mtime, a.ctime
+	n.Mtime, n.Ctime, n.Atime = a.mtime, a.ctime, a.atime
 	n.Xattrs = a.xattrs
 	if s.owner && a.owned {
 		n.UID, n.GID = a.uid, a.gid

@@ -22,6 +22,7 @@ const (
 	metaGroup       = "file-group"
 	metaPermissions = "file-permissions"
 	metaFileMtime   = "file-mtime"
+	metaFileAtime   = "file-atime"
 
 	metaMtime = "mtime"
 	metaMode  = "mode"
@@ -70,6 +71,9 @@ func encodeMetadata(n *index.Inode, owner bool) map[string]string {
 		metaCtime:       strconv.FormatInt(n.Ctime, 10) + "ns",
 		metaIno:         strconv.FormatUint(uint64(n.Ino), 10),
 	}
+	if n.Atime != 0 {
+		m[metaFileAtime] = strconv.FormatInt(n.Atime, 10) + "ns"
+	}
 	if owner {
 		m[metaOwner] = strconv.FormatUint(uint64(n.UID), 10)
 		m[metaGroup] = strconv.FormatUint(uint64(n.GID), 10)
@@ -92,6 +96,7 @@ type attributes struct {
 	uid, gid         uint32
 	owned            bool // uid and gid are told
 	mtime, ctime     int64
+	atime            int64 // 0 = as mtime
 	xattrs           map[string][]byte
 	stamp, attrStamp index.Stamp // of a foreign object by LastModified, without a gateway
 	foreign          bool        // the content has no valid stamp of its own
@@ -121,6 +126,9 @@ func decodeAttributes(info object.Info, dir bool) attributes {
 	a.uid, a.gid, a.owned = decodeOwner(m)
 	if t, ok := decodeMtime(m); ok {
 		a.mtime = t
+	}
+	if t, ok := parseNano(m[metaFileAtime]); ok && t != a.mtime {
+		a.atime = t
 	}
 	a.ctime = a.mtime
 	if t, ok := parseNano(m[metaCtime]); ok {

@@ -113,7 +113,7 @@ func (s *Syncer) splitLocked(b *index.Batch, old *index.Inode, c *incoming) erro
 	if err != nil {
 		return err
 	}
-	b.Unlink(c.name.Parent, c.name.Name, old.Ino)
+	b.Unlink(c.name.Parent, c.name.Name, old.Ino, old.Mode&index.TypeMask)
 	if old.Links--; old.Links == 0 {
 		b.MarkOrphan(old.Ino)
 		b.Dequeue(old.Ino)

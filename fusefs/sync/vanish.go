@@ -78,7 +78,7 @@ func (s *Syncer) vanish(r index.Remote, publish bool) error {
 // the last of them; one that is in use becomes an orphan instead.
 func unname(b *index.Batch, n *index.Inode, gone []index.Name, inUse bool) (deleted index.Ino) {
 	for _, name := range gone {
-		b.Unlink(name.Parent, name.Name, n.Ino)
+		b.Unlink(name.Parent, name.Name, n.Ino, n.Mode&index.TypeMask)
 	}
 	n.Links -= min(n.Links, uint32(len(gone)))
 	if n.Links == 0 && !inUse {
@@ -224,7 +224,7 @@ func (s *Syncer) removeEmpty(dir index.Ino) (removed bool, err error) {
 		if err != nil || len(entries) > 0 {
 			return err
 		}
-		b.Unlink(n.Parent, n.Name, dir)
+		b.Unlink(n.Parent, n.Name, dir, index.TypeDir)
 		b.DeleteInode(dir)
 		removed = true
 		return nil

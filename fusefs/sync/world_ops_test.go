@@ -168,7 +168,7 @@ func (w *world) drop(b *index.Batch, dir index.Ino, name string, ino index.Ino) 
 	if err != nil {
 		return err
 	}
-	b.Unlink(dir, name, ino)
+	b.Unlink(dir, name, ino, n.Mode&index.TypeMask)
 	if n.Links--; n.Links == 0 {
 		b.DeleteInode(ino)
 		return nil
@@ -212,7 +212,7 @@ func (w *world) rename(from, to string) {
 				return err
 			}
 		}
-		b.Unlink(fromDir.Ino, fromName, n.Ino)
+		b.Unlink(fromDir.Ino, fromName, n.Ino, n.Mode&index.TypeMask)
 		if n.IsDir() {
 			key, err := w.sync.dirKey(n.Ino)
 			if err != nil {
@@ -243,8 +243,8 @@ func (w *world) swap(p, q string) {
 	qDir, qName := w.parent(q)
 	pn, qn := w.describe(p), w.describe(q)
 	w.update(func(b *index.Batch) error {
-		b.Unlink(pDir.Ino, pName, pn.Ino)
-		b.Unlink(qDir.Ino, qName, qn.Ino)
+		b.Unlink(pDir.Ino, pName, pn.Ino, pn.Mode&index.TypeMask)
+		b.Unlink(qDir.Ino, qName, qn.Ino, qn.Mode&index.TypeMask)
 		for _, n := range []index.Inode{pn, qn} {
 			n, err := w.db.Inode(n.Ino)
 			if err != nil {
