@@ -82,6 +82,13 @@ func (f *FS) evict(leftovers bool) error {
 	return nil
 }
 
+// hasRoom says whether content that nobody asked for yet can come into the cache
+// without anything being evicted for it soon.
+func (f *FS) hasRoom() bool {
+	budget, err := f.budget()
+	return err == nil && float64(f.cacheUsed.Load()) < evictTo*float64(budget)
+}
+
 func (f *FS) budget() (int64, error) {
 	if f.opts.CacheBytes > 0 {
 		return f.opts.CacheBytes, nil

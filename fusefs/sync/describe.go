@@ -19,11 +19,23 @@ func (s *Syncer) Describe(ctx context.Context, ino index.Ino) error {
 	if !n.Bare {
 		return nil
 	}
+	s.missed(&n, false)
+	if n.IsFile() && n.Remote && n.Size <= aheadStat && s.room() {
+		return s.fetchNow(ctx, ino) // which is one request too
+	}
+	return s.describeNow(ctx, ino)
+}
+
+// describeNow is Describe of what nobody waits for, always without the content.
+func (s *Syncer) describeNow(ctx context.Context, ino index.Ino) error {
 	return s.describes.do(ctx, s.ctx, ino, func(ctx context.Context) error { return s.retake(ctx, ino, s.describe) })
 }
 
 // describe does one try of Describe.
 func (s *Syncer) describe(ctx context.Context, n *index.Inode, r index.Remote) error {
+	if !n.Bare {
+		return nil
+	}
 	if r.ETag == "" { // a directory that is only a prefix
 		return s.described(n, r, object.Info{}, attributes{mode: defaultDirMode, mtime: n.Mtime, ctime: n.Ctime, foreign: true, foreignAttr: true}, "")
 	}

@@ -40,6 +40,12 @@ func (s *Syncer) Fetch(ctx context.Context, ino index.Ino) error {
 	if !n.Remote && !n.Bare {
 		return nil
 	}
+	s.missed(&n, true)
+	return s.fetchNow(ctx, ino)
+}
+
+// fetchNow is Fetch of what nobody waits for.
+func (s *Syncer) fetchNow(ctx context.Context, ino index.Ino) error {
 	return s.fetches.do(ctx, s.ctx, ino, func(ctx context.Context) error { return s.retake(ctx, ino, s.fetch) })
 }
 
@@ -137,7 +143,7 @@ func (s *Syncer) fetch(ctx context.Context, n *index.Inode, r index.Remote) erro
 	s.reached()
 	a := decodeAttributes(info, false)
 	if n.Bare && a.mode&index.TypeMask == index.TypeSymlink {
-		return s.describe(ctx, n, r)
+		return s.fetchedLink(n, r, info, a, temp)
 	}
 	mtime := n.Mtime
 	if n.Bare {
@@ -170,6 +176,19 @@ func (s *Syncer) fetch(ctx context.Context, n *index.Inode, r index.Remote) erro
 		s.describeLocked(b, &now, r, info, a, "")
 		return s.retypeLocked(b, &now)
 	})
+}
+
+// fetchedLink notes that what was fetched is the target of a symlink.
+func (s *Syncer) fetchedLink(n *index.Inode, r index.Remote, info object.Info, a attributes, body *os.File) error {
+	target := make([]byte, min(r.Size, maxTarget+1))
+	if _, err := body.ReadAt(target, 0); err != nil {
+		return fmt.Errorf("cannot read symlink %q: %w", r.Key, err)
+	}
+	if len(target) == 0 || len(target) > maxTarget {
+		a.mode = defaultFileMode
+		target = nil
+	}
+	return s.described(n, r, info, a, string(target))
 }
 
 // download writes an object into a file, leaving holes where it has only zeros.
@@ -207,7 +226,7 @@ func (s *Syncer) downloadPiece(ctx context.Context, r index.Remote, to *os.File,
 	if length == 0 {
 		length = r.Size
 	}
-	n, err := io.CopyBuffer(&holeWriter{to, at}, io.LimitReader(body, length), make([]byte, copyBuffer))
+	n, err := io.CopyBuffer(&holeWriter{to, at}, io.LimitReader(body, length), make([]byte, min(length+1, copyBuffer)))
 	if err == nil && n != length {
 		err = io.ErrUnexpectedEOF
 	}

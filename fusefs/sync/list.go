@@ -32,7 +32,8 @@ func (s *Syncer) List(ctx context.Context, dir index.Ino) error {
 		return fmt.Errorf("cannot list inode %d: it is no directory: %w", dir, fs.ErrInvalid)
 	}
 	if n.Listed == 0 {
-		return s.lists.do(ctx, s.ctx, dir, func(ctx context.Context) error { return s.list(ctx, dir, false) })
+		s.missed(&n, false)
+		return s.listNow(ctx, dir)
 	}
 	if s.revalidate > 0 && s.now().Sub(time.Unix(0, n.Listed)) > s.revalidate && s.ctx.Err() == nil {
 		s.refresh.TryGo(func() error {
@@ -44,6 +45,11 @@ func (s *Syncer) List(ctx context.Context, dir index.Ino) error {
 		})
 	}
 	return nil
+}
+
+// listNow lists a directory for the first time.
+func (s *Syncer) listNow(ctx context.Context, dir index.Ino) error {
+	return s.lists.do(ctx, s.ctx, dir, func(ctx context.Context) error { return s.list(ctx, dir, false) })
 }
 
 // A listing is one pass over a directory's keys.

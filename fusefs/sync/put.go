@@ -29,7 +29,7 @@ func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remot
 			return s.copyHeld(ctx, n, w, r, from, chain)
 		}
 		if n.Remote {
-			return s.Fetch(ctx, n.Ino)
+			return s.fetchNow(ctx, n.Ino)
 		}
 	}
 	if r.ETag != "" && s.revalidate > 0 {

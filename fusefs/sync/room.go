@@ -64,7 +64,7 @@ func (s *Syncer) storedElsewhere(n *index.Inode, key string) (bool, error) {
 // inode here if the object is its only place.
 func (s *Syncer) putAside(ctx context.Context, r index.Remote) error {
 	if n, err := s.db.Inode(r.Ino); err == nil && n.Remote && n.IsFile() {
-		if err := s.Fetch(ctx, r.Ino); err != nil {
+		if err := s.fetchNow(ctx, r.Ino); err != nil {
 			return err
 		}
 	}

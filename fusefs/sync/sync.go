@@ -19,6 +19,9 @@
 // generation: a file that is written to while it is read for upload is not
 // uploaded.
 //
+// What somebody had to wait for has its neighbours fetched ahead (ahead.go): small
+// files whole, of others the attributes, directories beside listed ones.
+//
 // What the users of the index have to keep to:
 //   - who changes content or attributes sets Gen, Stamp and AttrStamp and
 //     enqueues the inode in the same batch, then calls Kick;
@@ -76,8 +79,8 @@ type Hooks interface {
 	Snapshot(ino index.Ino) (path string, gen uint64, cleanup func(), ok bool)
 }
 
-// Options say what a Syncer works on. All but Owner, Revalidate, Parallel and
-// Now are required.
+// Options say what a Syncer works on. All but Owner, Revalidate, Room, Parallel
+// and Now are required.
 type Options struct {
 	DB         *index.DB
 	Store      object.Store
@@ -86,6 +89,7 @@ type Options struct {
 	Gateway    string        // id of this gateway, 1 to 16 of [a-z0-9]
 	Owner      bool          // owner and group are kept as metadata
 	Revalidate time.Duration // age at which a listing is refreshed; 0 = nobody else writes to the bucket
+	Room       func() bool   // whether the cache has room for what nobody asked for yet; nil = always
 	Parallel   int           // store requests for uploads at a time; 0 = 16
 	Logger     *slog.Logger
 	Now        func() time.Time // nil = time.Now
@@ -117,6 +121,8 @@ type Syncer struct {
 	hidden             hidden
 	fetches, describes flights
 	lists              flights
+	ahead              ahead
+	room               func() bool
 	health             health
 
 	doomWake, moveWake chan struct{}
@@ -148,12 +154,16 @@ func New(o Options) (*Syncer, error) {
 	}
 	s := &Syncer{
 		db: o.DB, store: object.WithDeadline(o.Store, object.NewDeadlines()), cache: o.Cache, hooks: o.Hooks,
-		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, clock: clock,
+		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, clock: clock, room: o.Room,
 		doomWake: make(chan struct{}, 1), moveWake: make(chan struct{}, 1),
 		doomHurry: make(chan struct{}, 1), refresh: new(errgroup.Group),
 	}
 	s.lists.together, s.describes.together = true, true
 	s.refresh.SetLimit(refreshers)
+	s.ahead.init()
+	if s.room == nil {
+		s.room = func() bool { return true }
+	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.sched = newScheduler(o.DB, o.Now)
 	s.trees.db = o.DB
@@ -197,6 +207,7 @@ func (s *Syncer) Close(ctx context.Context) {
 		_ = group.Wait() // the loops return nothing
 	}
 	_ = s.refresh.Wait()
+	_ = s.ahead.runs.Wait()
 	s.fetches.running.Wait()
 	s.describes.running.Wait()
 	s.lists.running.Wait()
