@@ -28,7 +28,7 @@ func newContainerOf(t *testing.T, home string) *helper {
 }
 
 // serveContainer binds home, read-only and rslave as Docker does, and answers
-// "ls DIR", "cat FILE" and "put FILE" as the machines' user.
+// "ls DIR", "cat FILE", "put FILE" and others as the machines' user.
 func serveContainer(home string) error {
 	root, err := os.MkdirTemp("", "container-")
 	if err != nil {
@@ -65,6 +65,11 @@ func serveContainer(home string) error {
 		case "hold": // kept open to the end
 			held, err = os.Open(name)
 			answer = "held"
+		case "hammer":
+			var workspace, user string
+			var rounds int
+			fmt.Sscan(lines.Text()[len(verb):], &workspace, &user, &rounds)
+			answer, err = "clean", hammer(root, workspace, user, rounds)
 		case "put":
 			answer, err = "written", os.WriteFile(name, []byte("from the machine"), 0o644)
 		}

@@ -57,7 +57,8 @@ type supervisorOptions struct {
 	logger *slog.Logger
 
 	// A process that dies is started again after backoffMin, then after twice
-	// as long up to backoffMax; one that lived for steady begins anew.
+	// as long up to backoffMax; one that lived for steady, or was asked to end
+	// and did so cleanly, begins anew.
 	backoffMin, backoffMax, steady time.Duration
 }
 
@@ -142,17 +143,22 @@ func (k *keeper) keep() {
 	log := k.s.opts.logger
 	backoff := k.s.opts.backoffMin
 	for {
-		started := time.Now()
+		started, clean := time.Now(), false
 		if k.proc != nil {
 			select {
 			case <-k.stop:
 				return
 			case <-k.proc.done:
 			}
-			log.Error("Process ended unexpectedly; it is started again", "process", k.c.name, "cause", k.proc.cause())
+			clean = k.proc.err == nil
+			if clean {
+				log.Warn("Process was asked to end; it is started again", "process", k.c.name)
+			} else {
+				log.Error("Process ended unexpectedly; it is started again", "process", k.c.name, "cause", k.proc.cause())
+			}
 			k.proc = nil
 		}
-		if time.Since(started) >= k.s.opts.steady {
+		if clean || time.Since(started) >= k.s.opts.steady {
 			backoff = k.s.opts.backoffMin
 		}
 		select {

@@ -209,7 +209,7 @@ func (in *installation) initSupervisor(context.Context) error {
 		runDir:     in.state.runDir(),
 		logDir:     in.state.logDir(),
 		logger:     in.log,
-		backoffMin: 200 * time.Millisecond, backoffMax: 10 * time.Second, steady: time.Minute,
+		backoffMin: 200 * time.Millisecond, backoffMax: 10 * time.Second, steady: 10 * time.Second,
 	})
 	return nil
 }
