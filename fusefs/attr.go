@@ -30,8 +30,10 @@ func (f *FS) plainAttr(n *index.Inode, a *fuse.Attr) {
 // that the number is not known.
 func shownLinks(n *index.Inode) uint32 {
 	switch {
-	case !n.IsDir() || n.Links == 0:
-		return n.Links
+	case !n.IsDir():
+		return n.Links + n.Others
+	case n.Links == 0:
+		return 0
 	case n.Listed == 0:
 		return 1
 	}

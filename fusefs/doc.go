@@ -20,7 +20,10 @@
 // Guarantees. When close(2) returns, the death of this process loses nothing of
 // what was written. When fsync(2) returns, content, attributes and name survive
 // a power cut. A directory is renamed in one step. Inode numbers are never used
-// again. No call fails with EINTR except for a caller that is being killed.
+// again; with links, mtime and ctime they outlive the loss of the state directory,
+// since objects tell them (directories get new ones). Numbers of two gateways do not
+// meet, but a file can have another on each; a write through one name of a hard link
+// on another gateway can part the names. No call fails with EINTR except for a caller that is being killed.
 //
 // Names. A name has at most 255 bytes, a key at most 1024 (ENAMETOOLONG); other
 // than UTF-8 is EILSEQ, since the store could not keep it. Link and rename

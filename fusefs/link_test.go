@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"berth/fusefs/index"
+	"berth/fusefs/object"
 )
 
 // linkFD gives an open file a name.
@@ -59,4 +63,112 @@ func TestTmpfile(t *testing.T) {
 		}
 		eventually(t, "the content of files without a name is gone", func() bool { return len(r.orphans.numbers()) == 0 })
 	})
+}
+
+// numbersOf describes what of files outlives the index.
+func numbersOf(t *testing.T, r *rig, names ...string) []string {
+	t.Helper()
+	var out []string
+	for _, name := range names {
+		st := statOf(t, r.path(name))
+		out = append(out, fmt.Sprintf("%s ino %d links %d mode %o size %d mtime %d ctime %d",
+			name, st.Ino, st.Nlink, st.Mode, st.Size, st.Mtim.Nano(), st.Ctim.Nano()))
+	}
+	return out
+}
+
+// The names of one file are one file when all that was known here is lost; so are
+// numbers and times.
+func TestLinksFromTheBucket(t *testing.T) {
+	r := newRig(t)
+	names := []string{"a", "d/b", "d/deep/c", "plain", "link", "link2", "was"}
+	must(t, os.MkdirAll(r.path("d/deep"), 0o755))
+	must(t, os.WriteFile(r.path("a"), []byte("one file"), 0o640))
+	must(t, os.Link(r.path("a"), r.path("d/b")))
+	must(t, os.Link(r.path("d/b"), r.path("d/deep/c")))
+	must(t, os.WriteFile(r.path("plain"), []byte("alone"), 0o644))
+	must(t, os.Symlink("a", r.path("link")))
+	must(t, os.Link(r.path("link"), r.path("link2")))
+	must(t, os.WriteFile(r.path("was"), []byte("had two"), 0o644))
+	must(t, os.Link(r.path("was"), r.path("gone")))
+	r.flush()
+	must(t, os.Remove(r.path("gone")))
+	r.flush()
+	want := numbersOf(t, r, names...)
+	for range 2 { // the second time from what the first wrote back
+		r.forget()
+		if got := numbersOf(t, r, names...); !slices.Equal(got, want) {
+			t.Errorf("from the bucket: got %q\nwant %q", got, want)
+		}
+		must(t, os.Chmod(r.path("plain"), 0o644)) // so that the objects are written again
+		must(t, os.Chmod(r.path("a"), 0o640))
+		r.flush()
+		want = numbersOf(t, r, names...)
+	}
+	must(t, os.WriteFile(r.path("d/deep/c"), []byte("changed through one name"), 0o640))
+	for _, name := range []string{"a", "d/b"} {
+		if got, err := os.ReadFile(r.path(name)); err != nil || string(got) != "changed through one name" {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
+	}
+	must(t, os.Remove(r.path("a")))
+	r.flush()
+	if got, err := r.object("d/b"); err != nil || got != "changed through one name" {
+		t.Errorf("object of another name: got %q, %v", got, err)
+	}
+	if got := statOf(t, r.path("d/b")).Nlink; got != 2 {
+		t.Errorf("got %d links after one went, want 2", got)
+	}
+}
+
+// A copy that another tool made, metadata and all, is a file of its own.
+func TestForeignCopyIsNoLink(t *testing.T) {
+	r := newRig(t)
+	must(t, os.WriteFile(r.path("a"), []byte("original"), 0o644))
+	r.flush()
+	_, err := r.store.Copy(t.Context(), "copy", "a", object.CopyOptions{})
+	must(t, err)
+	before := statOf(t, r.path("a")).Ino
+	r.forget()
+	copied, a := statOf(t, r.path("copy")), statOf(t, r.path("a"))
+	if copied.Ino == a.Ino || copied.Nlink != 1 || a.Ino != before {
+		t.Errorf("got numbers %d and %d with %d links, want %d, another, 1", a.Ino, copied.Ino, copied.Nlink, before)
+	}
+	must(t, os.WriteFile(r.path("copy"), []byte("changed"), 0o644))
+	if got, err := os.ReadFile(r.path("a")); err != nil || string(got) != "original" {
+		t.Errorf("the original: got %q, %v", got, err)
+	}
+}
+
+// git finds its tree as it left it after all that was known here is lost: it reads
+// no file again.
+func TestGitTrustsAColdTree(t *testing.T) {
+	r := newRig(t)
+	git := func(script string) string {
+		t.Helper()
+		cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+		cmd.Dir = r.dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_OPTIONAL_LOCKS=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	// Files as old as git's index are read in any case.
+	git(`git init -q repo; cd repo; git config user.email a@b; git config user.name a
+		mkdir d; for i in $(seq 40); do echo $i > d/$i; done; ln -s d/1 link; ln d/2 hard
+		touch -d '1 hour ago' d/* hard; touch -hd '1 hour ago' link
+		git add -A; git commit -qm one; git status --porcelain`)
+	r.flush()
+	r.forget()
+	if got := git("cd repo; git diff-files --name-only; git status --porcelain"); got != "" {
+		t.Errorf("git takes these for changed: %s", got)
+	}
+	for i := 1; i <= 40; i++ {
+		n, err := r.db.Inode(index.Ino(statOf(t, r.path(fmt.Sprint("repo/d/", i))).Ino))
+		if err != nil || !n.Remote {
+			t.Errorf("d/%d was read (%v)", i, err)
+		}
+	}
 }

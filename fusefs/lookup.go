@@ -61,15 +61,20 @@ func (f *FS) lookup(c caller, parent index.Ino, name string) (index.Inode, error
 	if err := f.listed(c, parent); err != nil {
 		return index.Inode{}, err
 	}
-	e, err := f.db.Lookup(parent, name)
-	if err != nil {
-		return index.Inode{}, err
+	for was := index.Ino(0); ; {
+		e, err := f.db.Lookup(parent, name)
+		if err != nil {
+			return index.Inode{}, err
+		}
+		n, err := f.described(c, e.Ino)
+		if !errors.Is(err, errStale) && !errors.Is(err, fs.ErrNotExist) {
+			return n, err
+		}
+		if e.Ino == was {
+			return n, fs.ErrNotExist
+		}
+		was = e.Ino // removed between the two reads, or it has the number now that its object tells
 	}
-	n, err := f.described(c, e.Ino)
-	if errors.Is(err, errStale) {
-		err = fs.ErrNotExist // removed between the two reads
-	}
-	return n, err
 }
 
 // synthInode returns the inode of a synthetic name: of the index for the root of

@@ -29,6 +29,7 @@ func (t *orphanTable) init() { t.all = make(map[index.Ino]*orphan) }
 func (t *orphanTable) add(n index.Inode, aside string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	n.Others = 0
 	t.all[n.Ino] = &orphan{Inode: n, aside: aside}
 }
 

@@ -29,7 +29,7 @@ func (t *txn) dropName(dir *index.Inode, name string, n *index.Inode) error {
 		t.delete(n)
 		return nil
 	}
-	n.Ctime = t.now
+	n.Ctime, n.AttrStamp = t.now, t.stamp()
 	if n.Stored() {
 		t.enqueue(n.Ino)
 	}

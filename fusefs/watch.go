@@ -115,6 +115,9 @@ func (f *FS) snapshotLocked(o *openFile) error {
 	return nil
 }
 
+// Nameless says whether an inode is one without a name (sync.Hooks).
+func (f *FS) Nameless(ino index.Ino) bool { return f.orphans.has(ino) }
+
 // Snapshot returns the frozen content of the present generation of a file that is
 // still open (sync.Hooks).
 func (f *FS) Snapshot(ino index.Ino) (path string, gen uint64, cleanup func(), ok bool) {

@@ -106,12 +106,13 @@ func (n *Inode) encode() []byte {
 	e.int(n.Ctime)
 	e.int(n.Atime)
 	e.uint(uint64(n.Links))
+	e.uint(uint64(n.Others))
 	e.uint(uint64(n.Subdirs))
 	e.string(n.Target)
 	e.uint(n.Gen)
 	e.stamp(n.Stamp)
 	e.stamp(n.AttrStamp)
-	e.bools(n.Remote, n.Bare, n.Explicit)
+	e.bools(n.Remote, n.Bare, n.Explicit, n.Unseen)
 	e.int(n.Listed)
 	names := make([]string, 0, len(n.Xattrs))
 	for name := range n.Xattrs {
@@ -130,9 +131,10 @@ func decodeInode(ino Ino, b []byte) (Inode, error) {
 	d := newDecoder(b)
 	n := Inode{Ino: ino, Tree: Ino(d.uint()), Parent: Ino(d.uint()), Name: d.string(),
 		Mode: uint32(d.uint()), UID: uint32(d.uint()), GID: uint32(d.uint()),
-		Size: d.int(), Mtime: d.int(), Ctime: d.int(), Atime: d.int(), Links: uint32(d.uint()), Subdirs: uint32(d.uint()), Target: d.string(),
+		Size: d.int(), Mtime: d.int(), Ctime: d.int(), Atime: d.int(), Links: uint32(d.uint()), Others: uint32(d.uint()),
+		Subdirs: uint32(d.uint()), Target: d.string(),
 		Gen: d.uint(), Stamp: d.stamp(), AttrStamp: d.stamp()}
-	d.bools(&n.Remote, &n.Bare, &n.Explicit)
+	d.bools(&n.Remote, &n.Bare, &n.Explicit, &n.Unseen)
 	n.Listed = d.int()
 	if count := d.uint(); count > 0 && !d.bad {
 		n.Xattrs = make(map[string][]byte)

@@ -20,7 +20,6 @@ const (
 	blockCacheBytes = 64 << 20
 	memTableBytes   = 16 << 20
 	cachedInodes    = 1 << 16
-	inoLease        = 1 << 12 // inode numbers reserved by one write
 )
 
 // The tables, each the first byte of its keys.
@@ -52,8 +51,7 @@ type DB struct {
 
 	// mu protects the fields below. Lock order: update, mu.
 	mu      sync.Mutex
-	nextIno Ino // next to give out
-	maxIno  Ino // first that is not reserved on disk
+	numbers numbers
 	nextSeq uint64
 }
 
@@ -102,8 +100,9 @@ func (db *DB) load() error {
 	if err := db.PutSettingNow("version", version); err != nil {
 		return err
 	}
-	db.nextIno = max(Ino(next), FirstIno)
-	db.maxIno = db.nextIno
+	if err := db.loadNumbers(Ino(next)); err != nil {
+		return err
+	}
 	moves, err := db.Moves()
 	if err != nil {
 		return err
@@ -130,25 +129,6 @@ func (db *DB) Sync() error {
 		return fmt.Errorf("cannot sync index: %w", err)
 	}
 	return nil
-}
-
-// NewIno returns an inode number that was never used before, nor will be again
-// after a crash.
-func (db *DB) NewIno() (Ino, error) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.nextIno == db.maxIno {
-		// The reservation must be on disk before a number of it is used, also
-		// across a power cut, so that it is never given out twice.
-		reserved := db.maxIno + inoLease
-		if err := db.pebble.Set(settingKey("ino"), binary.BigEndian.AppendUint64(nil, uint64(reserved)), pebble.Sync); err != nil {
-			return 0, fmt.Errorf("cannot reserve inode numbers: %w", err)
-		}
-		db.maxIno = reserved
-	}
-	ino := db.nextIno
-	db.nextIno++
-	return ino, nil
 }
 
 // newSeq returns the next number for a Move.

@@ -42,11 +42,13 @@ import (
 // An Ino is an inode number, the same as the FUSE nodeid. Zero is no inode.
 type Ino uint64
 
-// RootIno is the root of the mount. FirstIno is the first number given to
-// anything else; numbers between are fusefs's for nodes that are not kept here.
+// RootIno is the root of the mount. FirstIno and MaxIno bound the numbers given to
+// anything else (JavaScript has 53 bits for them); numbers below are fusefs's for
+// nodes that are not kept here.
 const (
 	RootIno  Ino = 1
 	FirstIno Ino = 1 << 20
+	MaxIno   Ino = 1<<53 - 1
 )
 
 // Types of inode in Mode, as in stat(2).
@@ -76,6 +78,7 @@ type Inode struct {
 	Ctime    int64
 	Atime    int64             // as set by utimensat(2); 0 = never set, the same as Mtime
 	Links    uint32            // names of a non-directory; 0 only for an orphan
+	Others   uint32            // names more that its objects tell of and that were not found here yet; shown with Links, no more
 	Subdirs  uint32            // directory: directories in it; kept by Batch.Link and Unlink
 	Target   string            // symlink only
 	Xattrs   map[string][]byte // user.* names in full; nil when there are none; never changed in place
@@ -85,6 +88,7 @@ type Inode struct {
 	AttrStamp Stamp  // when the attributes were changed
 	Remote    bool   // the content is only in the bucket: to be fetched before the first open
 	Bare      bool   // only a LIST has told of it: mode, mtime and type are guesses until a HEAD
+	Unseen    bool   // and nobody was told its number, which may become the one that its object has
 
 	Explicit bool  // directory: wanted even when empty, has or needs a marker object
 	Listed   int64 // directory: when its keys were last listed, Unix ns; 0 = never

@@ -242,7 +242,7 @@ func (s *Syncer) putToHistory(ctx context.Context, n *index.Inode, key string) e
 		return err
 	}
 	defer src.close()
-	_, err = s.store.Put(ctx, historyKey(key, n.Stamp, ""), src, src.size, object.PutOptions{Metadata: encodeMetadata(n, s.owner)})
+	_, err = s.store.Put(ctx, historyKey(key, n.Stamp, ""), src, src.size, object.PutOptions{Metadata: encodeMetadata(n, key, s.owner)})
 	if src.moved.Load() {
 		return errBusy
 	}

@@ -82,8 +82,7 @@ func (s *Syncer) described(n *index.Inode, r index.Remote, info object.Info, a a
 		if !now.Bare {
 			return nil
 		}
-		s.describeLocked(b, &now, r, info, a, target)
-		return s.retypeLocked(b, &now)
+		return s.describeLocked(b, &now, r, info, a, target)
 	})
 }
 
@@ -104,39 +103,49 @@ func (s *Syncer) sameLocked(n *index.Inode, r index.Remote) (index.Inode, error)
 	return now, nil
 }
 
-// describeLocked fills a Bare inode and its Remote; the caller's changes of now
-// are written with it.
-func (s *Syncer) describeLocked(b *index.Batch, now *index.Inode, r index.Remote, info object.Info, a attributes, target string) {
+// describeLocked fills a Bare inode, its names and its Remote; the caller's changes
+// of now are written with it. now can become another inode, see identifyLocked.
+func (s *Syncer) describeLocked(b *index.Batch, now *index.Inode, r index.Remote, info object.Info, a attributes, target string) error {
+	was := *now
 	s.setAttributes(now, a)
 	now.Bare = false
 	now.Stamp, now.AttrStamp = a.own(), a.ownAttr()
 	if target != "" {
 		now.Target, now.Size, now.Remote = target, int64(len(target)), false
 	}
+	if err := s.identifyLocked(b, now, r.Key, a); err != nil {
+		return err
+	}
 	b.PutInode(*now)
-	if r.ETag == "" {
-		return
+	if err := s.retypeLocked(b, &was, now); err != nil || r.ETag == "" {
+		return err
 	}
 	cur, ok, err := s.db.Remote(r.Key)
 	if err != nil || !ok {
-		return
+		return err
 	}
 	cur.LastModified = unixNano(info.LastModified)
-	cur.Stamp, cur.AttrStamp = now.Stamp, now.AttrStamp
+	cur.Ino, cur.Gen = now.Ino, gen(now)
+	cur.Stamp, cur.AttrStamp = a.own(), a.ownAttr()
 	b.PutRemote(cur)
+	return nil
 }
 
-// retypeLocked writes the type that is known now into the directory entries.
-func (s *Syncer) retypeLocked(b *index.Batch, n *index.Inode) error {
-	if n.IsDir() {
+// retypeLocked writes the type that is known now into the directory entries, and
+// the number if it is another.
+func (s *Syncer) retypeLocked(b *index.Batch, was, now *index.Inode) error {
+	if was.IsDir() {
 		return nil
 	}
-	names, err := s.db.Names(n)
+	names, err := s.db.Names(was)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		b.Link(name.Parent, name.Name, n.Ino, n.Mode&index.TypeMask)
+		if now.Ino != was.Ino {
+			b.Unlink(name.Parent, name.Name, was.Ino, was.Mode&index.TypeMask)
+		}
+		b.Link(name.Parent, name.Name, now.Ino, now.Mode&index.TypeMask)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (s *Syncer) believe(ino index.Ino) error {
 		}
 		n.Bare = false
 		b.PutInode(n)
-		return s.retypeLocked(b, &n)
+		return s.retypeLocked(b, &n, &n)
 	})
 }
 
@@ -164,17 +164,18 @@ func (s *Syncer) fetch(ctx context.Context, n *index.Inode, r index.Remote) erro
 		if !now.Remote {
 			return nil // replaced or fetched meanwhile
 		}
+		if now.Bare {
+			if err := s.describeLocked(b, &now, r, info, a, ""); err != nil || !now.Remote {
+				return err // another name of a file whose content is here
+			}
+		}
 		keep = true
-		if err := s.cache.Adopt(temp, n.Ino); err != nil {
+		if err := s.cache.Adopt(temp, now.Ino); err != nil {
 			return err
 		}
 		now.Remote = false
-		if !now.Bare {
-			b.PutInode(now)
-			return nil
-		}
-		s.describeLocked(b, &now, r, info, a, "")
-		return s.retypeLocked(b, &now)
+		b.PutInode(now)
+		return nil
 	})
 }
 

@@ -33,6 +33,8 @@ const (
 	metaAttrStamp = "berth-attr-hlc"
 	metaCtime     = "berth-ctime"
 	metaIno       = "berth-ino"
+	metaKey       = "berth-key"
+	metaLinks     = "berth-links"
 	metaXattrs    = "berth-xattrs"
 )
 
@@ -61,16 +63,16 @@ func CheckXattrs(x map[string][]byte) error {
 	return nil
 }
 
-// encodeMetadata returns the metadata of an inode's object. Extended attributes
-// that do not fit are left out: fusefs refuses them, see CheckXattrs.
-func encodeMetadata(n *index.Inode, owner bool) map[string]string {
+// encodeMetadata returns the metadata of an inode's object under a key. Extended
+// attributes that do not fit are left out: fusefs refuses them, see CheckXattrs.
+func encodeMetadata(n *index.Inode, key string, owner bool) map[string]string {
 	m := map[string]string{
 		metaPermissions: fmt.Sprintf("%07o", n.Mode),
 		metaFileMtime:   strconv.FormatInt(n.Mtime, 10) + "ns",
 		metaMtime:       formatSeconds(n.Mtime),
 		metaCtime:       strconv.FormatInt(n.Ctime, 10) + "ns",
-		metaIno:         strconv.FormatUint(uint64(n.Ino), 10),
 	}
+	encodeIdentity(m, n, key)
 	if n.Atime != 0 {
 		m[metaFileAtime] = strconv.FormatInt(n.Atime, 10) + "ns"
 	}
@@ -101,6 +103,7 @@ type attributes struct {
 	stamp, attrStamp index.Stamp // of a foreign object by LastModified, without a gateway
 	foreign          bool        // the content has no valid stamp of its own
 	foreignAttr      bool        // nor have the attributes
+	identity         identity
 }
 
 // decodeAttributes reads metadata that anybody may have written: what is not
@@ -135,6 +138,7 @@ func decodeAttributes(info object.Info, dir bool) attributes {
 		a.ctime = t
 	}
 	a.xattrs = decodeXattrs(m[metaXattrs])
+	a.identity = decodeIdentity(m)
 	return a
 }
 

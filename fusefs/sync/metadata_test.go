@@ -17,21 +17,21 @@ import (
 var modified = time.Unix(1_700_000_000, 0)
 
 func TestEncodeMetadata(t *testing.T) {
-	n := index.Inode{Ino: 7, Mode: index.TypeFile | 0o644, UID: 1000, GID: 1001, Mtime: 1_500_000_000_000_000_001, Ctime: -1,
+	n := index.Inode{Ino: 7, Mode: index.TypeFile | 0o644, UID: 1000, GID: 1001, Mtime: 1_500_000_000_000_000_001, Ctime: -1, Links: 2, Others: 1,
 		Stamp: index.Stamp{Time: 0x123, Gateway: "gw"}, AttrStamp: index.Stamp{Time: 0x124, Gateway: "gw"},
 		Xattrs: map[string][]byte{"user.a": {0, 255}}}
 	want := map[string]string{
 		"file-owner": "1000", "file-group": "1001", "file-permissions": "0100644",
 		"file-mtime": "1500000000000000001ns", "mtime": "1500000000.000000001",
 		"berth-hlc": "0000000000000123-gw", "berth-attr-hlc": "0000000000000124-gw",
-		"berth-ctime": "-1ns", "berth-ino": "7", "berth-xattrs": "BnVzZXIuYQIA_w",
+		"berth-ctime": "-1ns", "berth-ino": "7", "berth-key": "85cddc36c93f8a4c", "berth-links": "3", "berth-xattrs": "BnVzZXIuYQIA_w",
 	}
-	if got := encodeMetadata(&n, true); !maps.Equal(got, want) {
+	if got := encodeMetadata(&n, "dir/name", true); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	delete(want, "file-owner")
 	delete(want, "file-group")
-	if got := encodeMetadata(&n, false); !maps.Equal(got, want) {
+	if got := encodeMetadata(&n, "dir/name", false); !maps.Equal(got, want) {
 		t.Errorf("without owner: got %v, want %v", got, want)
 	}
 }
@@ -40,12 +40,12 @@ func TestMetadataRoundTrip(t *testing.T) {
 	stamp := index.Stamp{Time: 99, Gateway: "a"}
 	for _, n := range []index.Inode{
 		{Mode: index.TypeFile | 0o4755, Mtime: 1, Ctime: 2, Stamp: stamp, AttrStamp: stamp, UID: 5, GID: 6},
-		{Mode: index.TypeFile, Mtime: -1_500_000_001, Ctime: math.MinInt64 + 1, Stamp: stamp},
+		{Mode: index.TypeFile, Mtime: -1_500_000_001, Atime: 7, Ctime: math.MinInt64 + 1, Stamp: stamp},
 		{Mode: index.TypeSymlink | 0o777, AttrStamp: stamp},
 		{Mode: index.TypeDir | 0o1700, Mtime: math.MaxInt64, AttrStamp: stamp, Xattrs: map[string][]byte{"user.x": {}}},
 	} {
-		a := decodeAttributes(object.Info{Metadata: encodeMetadata(&n, true), LastModified: modified}, n.IsDir())
-		got := index.Inode{Mode: a.mode, UID: a.uid, GID: a.gid, Mtime: a.mtime, Ctime: a.ctime, Xattrs: a.xattrs,
+		a := decodeAttributes(object.Info{Metadata: encodeMetadata(&n, "k", true), LastModified: modified}, n.IsDir())
+		got := index.Inode{Mode: a.mode, UID: a.uid, GID: a.gid, Mtime: a.mtime, Ctime: a.ctime, Atime: a.atime, Xattrs: a.xattrs,
 			Stamp: a.own(), AttrStamp: a.ownAttr()}
 		if !reflect.DeepEqual(got, n) {
 			t.Errorf("got %+v, want %+v", got, n)
@@ -91,7 +91,7 @@ func TestDecodeForeignMetadata(t *testing.T) {
 }
 
 func TestCheckXattrs(t *testing.T) {
-	n := index.Inode{Ino: math.MaxUint64, Mode: index.TypeDir | 0o7777, UID: math.MaxUint32, GID: math.MaxUint32, Mtime: math.MinInt64 + 1,
+	n := index.Inode{Ino: math.MaxUint64, Links: math.MaxUint32, Atime: math.MinInt64 + 1, Mode: index.TypeFile | 0o7777, UID: math.MaxUint32, GID: math.MaxUint32, Mtime: math.MinInt64 + 1,
 		Ctime: math.MinInt64 + 1, Stamp: index.Stamp{Time: math.MaxUint64, Gateway: strings.Repeat("g", 16)},
 		Xattrs: map[string][]byte{"user.big": nil}}
 	n.AttrStamp = n.Stamp
@@ -99,7 +99,7 @@ func TestCheckXattrs(t *testing.T) {
 	if err := CheckXattrs(n.Xattrs); err != nil {
 		t.Errorf("the most that fits: %v", err)
 	}
-	m := encodeMetadata(&n, true)
+	m := encodeMetadata(&n, "k", true)
 	if err := object.CheckMetadata(m); err != nil || m[metaXattrs] == "" {
 		t.Errorf("metadata of the most that fits: %v", err)
 	}
@@ -127,7 +127,7 @@ func FuzzDecodeAttributes(f *testing.F) {
 		if XattrSize(n.Xattrs) > MaxXattrs {
 			return
 		}
-		again := decodeAttributes(object.Info{Metadata: encodeMetadata(&n, false), LastModified: modified}, dir)
+		again := decodeAttributes(object.Info{Metadata: encodeMetadata(&n, "k", false), LastModified: modified}, dir)
 		if n.AttrStamp.IsZero() && n.Mode&0o777 == 0 {
 			return
 		}

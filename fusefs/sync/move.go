@@ -252,6 +252,7 @@ func (s *Syncer) newFileLocked(b *index.Batch, parent *index.Inode, name string,
 	}
 	n.Mode = defaultFileMode
 	s.fill(&n, &incoming{info: info})
+	n.Unseen = true
 	b.PutInode(n)
 	b.Link(parent.Ino, name, n.Ino, 0)
 	return n, nil

@@ -48,7 +48,7 @@ func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remot
 	if err := s.announce(n, w, r); err != nil {
 		return ignoreChanged(err)
 	}
-	o := object.PutOptions{IfMatch: r.ETag, IfNoneMatch: r.ETag == "", Metadata: encodeMetadata(n, s.owner)}
+	o := object.PutOptions{IfMatch: r.ETag, IfNoneMatch: r.ETag == "", Metadata: encodeMetadata(n, w.key, s.owner)}
 	if n.IsDir() {
 		o.ContentType = dirContentType
 	}
@@ -152,7 +152,7 @@ func (s *Syncer) copyHeld(ctx context.Context, n *index.Inode, w want, r, from i
 	}
 	o := object.CopyOptions{SourceETag: from.ETag}
 	if !n.Bare {
-		o.Metadata = encodeMetadata(n, s.owner)
+		o.Metadata = encodeMetadata(n, w.key, s.owner)
 	}
 	info, err = s.store.Copy(ctx, w.key, from.Key, o)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, object.ErrPrecondition) {

@@ -73,6 +73,9 @@ type Hooks interface {
 	Busy(ino index.Ino) bool
 	// InUse says whether anybody has the inode open, for reading or writing.
 	InUse(ino index.Ino) bool
+	// Nameless says whether the inode has lost its last name and somebody still
+	// knows it. Unlike the others it is called inside index.Update.
+	Nameless(ino index.Ino) bool
 	// Snapshot returns a file with the frozen content of a Busy inode and the
 	// generation it is; ok is false when there is none now. The caller calls
 	// cleanup when it has been read.

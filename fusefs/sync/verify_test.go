@@ -105,13 +105,17 @@ func (w *world) verifyDir(p string, dir index.Ino, objects map[string]object.Inf
 func (w *world) verifyObject(key string, n *index.Inode, info object.Info) {
 	w.t.Helper()
 	if !n.Bare {
-		want := encodeMetadata(n, true)
+		want := encodeMetadata(n, w.tree+key, true)
 		if n.Stamp.IsZero() && n.AttrStamp.IsZero() {
 			want = info.Metadata // nobody has changed the attributes since
 		}
-		// Each gateway has numbers of its own.
-		if ino := info.Metadata[metaIno]; ino != "" {
-			want[metaIno] = ino
+		// Each gateway has numbers of its own, and may not know all names of a file.
+		for _, name := range []string{metaIno, metaKey, metaLinks} {
+			if v, ok := info.Metadata[name]; ok {
+				want[name] = v
+			} else {
+				delete(want, name)
+			}
 		}
 		if !maps.Equal(info.Metadata, want) {
 			w.t.Errorf("object %q has metadata\n%v, want\n%v", key, info.Metadata, want)

@@ -146,6 +146,7 @@ func (w *world) InUse(ino index.Ino) bool {
 	defer w.mu.Unlock()
 	return w.busy[ino] || w.inUse[ino]
 }
+func (w *world) Nameless(index.Ino) bool { return false }
 func (w *world) Snapshot(ino index.Ino) (string, uint64, func(), bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
