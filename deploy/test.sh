@@ -48,6 +48,7 @@ fuzz() { # fuzz PACKAGE: each fuzz target of it for half a minute
 if [ -n "${BERTH_SOAK:-}" ]; then
 	run "96 worlds of uploads under faults" go test -count=1 -timeout=60m -run '^TestModel$' ./fusefs/sync -seeds 96
 	run "100 kills of a file system" go test -count=1 -timeout=30m -run '^TestKill$' ./fusefs -kills 100
+	run "bug reports replayed at their size" go test -count=1 -timeout=60m -run '^TestReplays' ./fusefs -long
 	run "64 machines hammered for long" go test -count=1 -timeout=30m -run '^TestViewsNeverMix$' ./mounts -hammer 100
 	run "20 machines under restarts of mountd" go test -count=1 -timeout=30m -run '^TestMountdRestarts$' ./e2e -machines 20
 	for package in ./api ./preview ./sandbox ./sandbox/agent ./fusefs/index ./fusefs/object ./fusefs/sync; do
