@@ -180,7 +180,7 @@ func (b *Batch) commit() error {
 		return nil
 	}
 	b.db.inodes.begin()
-	err := b.batch.Commit(pebble.Sync) // written through, not synced: see walFS
+	err := b.db.apply(b.batch)
 	if err != nil {
 		b.inodes = nil
 		err = fmt.Errorf("cannot write index: %w", err)

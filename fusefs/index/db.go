@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -40,19 +39,23 @@ const (
 
 // A DB is an open index. Close it; it is closed by nobody else.
 type DB struct {
-	pebble  *pebble.DB
-	lock    *pebble.Lock
-	durable atomic.Int32 // callers of Sync under way
-	inodes  *inodeCache
+	pebble *pebble.DB
+	lock   *pebble.Lock
+	log    *batchLog
+	inodes *inodeCache
 
 	// update is the lock of the namespace, held by Update. It is taken before
 	// any other lock of this package.
 	update sync.Mutex
 
-	// mu protects the fields below. Lock order: update, mu.
+	// mu protects the fields below. Lock order: update, mu, commit.
 	mu      sync.Mutex
 	numbers numbers
 	nextSeq uint64
+
+	// commit is held over the commit of one batch and protects the field below.
+	commit  sync.Mutex
+	flushed <-chan struct{} // closed when Pebble has on disk what the log's other file holds
 }
 
 // Open opens the index in dir, making it if it is not there. A directory that
@@ -62,8 +65,8 @@ func Open(dir string, log *slog.Logger) (*DB, error) {
 	cache := pebble.NewCache(blockCacheBytes)
 	defer cache.Unref()
 	opts := &pebble.Options{
-		FS:           walFS{vfs.Default, &db.durable},
 		Cache:        cache,
+		DisableWAL:   true, // see batchLog
 		MemTableSize: memTableBytes,
 		Logger:       pebbleLogger{log},
 	}
@@ -82,7 +85,7 @@ func Open(dir string, log *slog.Logger) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open index %s: %w", dir, err), lock.Close())
 	}
-	if err := db.load(); err != nil {
+	if err := errors.Join(db.replay(dir), db.load()); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open index %s: %w", dir, err), db.Close())
 	}
 	return db, nil
@@ -115,7 +118,11 @@ func (db *DB) load() error {
 
 // Close closes the index. No call may be under way.
 func (db *DB) Close() error {
-	if err := errors.Join(db.pebble.Close(), db.lock.Close()); err != nil {
+	err := db.pebble.Close()
+	if db.log != nil {
+		err = errors.Join(err, db.log.close())
+	}
+	if err = errors.Join(err, db.lock.Close()); err != nil {
 		return fmt.Errorf("cannot close index: %w", err)
 	}
 	return nil
@@ -123,9 +130,7 @@ func (db *DB) Close() error {
 
 // Sync makes every commit so far safe from power loss.
 func (db *DB) Sync() error {
-	db.durable.Add(1)
-	defer db.durable.Add(-1)
-	if err := db.pebble.LogData(nil, pebble.Sync); err != nil {
+	if err := db.log.sync(); err != nil {
 		return fmt.Errorf("cannot sync index: %w", err)
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // tableHolder has a key "h ino object-key" for each Remote that names an inode.
@@ -102,7 +100,7 @@ func (db *DB) RemotesAfter(prefix, after string, limit int) ([]Remote, error) {
 // PutSettingNow keeps a number under a name at once. Unlike a Batch it can be
 // used inside Update.
 func (db *DB) PutSettingNow(name string, v uint64) error {
-	err := db.pebble.Set(settingKey(name), binary.BigEndian.AppendUint64(nil, v), pebble.Sync)
+	err := db.applyOne(settingKey(name), binary.BigEndian.AppendUint64(nil, v))
 	if err != nil {
 		return errors.Join(fmt.Errorf("cannot write setting %s", name), err)
 	}

@@ -4,8 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // Inode numbers are given out of blocks that are drawn by lot, so that those of two
@@ -79,7 +77,11 @@ func (db *DB) reserveLocked() error {
 		batch.Set(blockSetting(block), binary.BigEndian.AppendUint64(nil, uint64(block)), nil)
 	}
 	batch.Set(settingKey("ino"), binary.BigEndian.AppendUint64(nil, uint64(from+inoLease)), nil)
-	if err := batch.Commit(pebble.Sync); err != nil {
+	err := db.apply(batch)
+	if err == nil {
+		err = db.log.sync()
+	}
+	if err != nil {
 		return err
 	}
 	if fresh {
