@@ -8,7 +8,7 @@ mode=${1:-run}
 case $mode in run | test) ;; *) fail "unknown mode '$mode'" "use: deploy/install.sh run|test" ;; esac
 
 packages_run=(ca-certificates e2fsprogs fuse3 mmdebstrap procps util-linux)
-packages_test=(chromium curl fonts-dejavu-core gcc git libc6-dev python3 ripgrep rsync sqlite3 vim-tiny xfsprogs)
+packages_test=(chromium curl fio fonts-dejavu-core gcc git libc6-dev python3 ripgrep rsync sqlite3 vim-tiny xfsprogs)
 
 check_toolchain() {
 	have go || fail "Go is missing" "install the Go release named in go.mod and put it on PATH"

@@ -126,11 +126,30 @@ func (r *rawFS) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekO
 		if o.r == nil {
 			return syscall.EBADF
 		}
-		off, err := unix.Seek(int(o.r.Fd()), int64(in.Offset), int(in.Whence))
+		off, err := f.seekLocked(o, int64(in.Offset), int(in.Whence))
 		out.Offset = uint64(off)
 		return err
 	})
 	return f.statusOf("lseek", in.NodeId, err)
+}
+
+// seekLocked finds data or a hole. Of a file that may be written to through this
+// process all is data: the kernel does not write out first what was stored through
+// a mapping, and there a hole of the content file has data.
+func (f *FS) seekLocked(o *openFile, at int64, whence int) (int64, error) {
+	if o.through || !o.marked {
+		return unix.Seek(int(o.r.Fd()), at, whence)
+	}
+	st, err := f.statLocked(o)
+	switch {
+	case err != nil:
+		return 0, err
+	case at >= st.Size:
+		return 0, syscall.ENXIO
+	case whence == unix.SEEK_DATA:
+		return at, nil
+	}
+	return st.Size, nil
 }
 
 // CopyFileRange serves copy_file_range(2) within this file system.

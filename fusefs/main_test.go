@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveEnv); dir != "" {
 		os.Exit(serveForTest(dir))
 	}
+	if args := os.Getenv(fsxEnv); args != "" {
+		os.Exit(fsxForTest(args))
+	}
 	// Only mounts below this directory are this run's.
 	base, err := os.MkdirTemp("", "fusefs-test-")
 	if err == nil {
