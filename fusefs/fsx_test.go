@@ -66,7 +66,7 @@ func fsx(t *testing.T, r *rig, seed uint64) {
 			must(t, err)
 			got, err := read(name + "/" + filepath.Base(file))
 			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("seed %d: %s in the %s: %v, %s", seed, filepath.Base(file), where, err, firstDifference(got, want))
+				t.Errorf("seed %d: %s in the %s: %v, %s", seed, filepath.Base(file), where, err, fsxDifference(got, want))
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func fsx(t *testing.T, r *rig, seed uint64) {
 	compare("mount after a cold start", func(key string) ([]byte, error) { return os.ReadFile(r.path(key)) })
 }
 
-func firstDifference(got, want []byte) string {
+func fsxDifference(got, want []byte) string {
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
 			return fmt.Sprintf("byte %d is %#x, want %#x (%d bytes, want %d)", i, got[i], want[i], len(got), len(want))

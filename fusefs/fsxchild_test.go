@@ -151,7 +151,7 @@ func (f *fsxFile) check(at, n int) error {
 
 func (f *fsxFile) same(at int, got []byte) error {
 	if want := f.model[at : at+len(got)]; !slices.Equal(got, want) {
-		return fmt.Errorf("%s from byte %d on: %s", f.path, at, firstDifference(got, want))
+		return fmt.Errorf("%s from byte %d on: %s", f.path, at, fsxDifference(got, want))
 	}
 	return nil
 }
