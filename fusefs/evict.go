@@ -59,6 +59,10 @@ func (f *FS) evict(leftovers bool) error {
 		files = append(files, cached{ino, st})
 		return f.ctx.Err() == nil
 	})
+	if used+f.sync.BlockBytes() > budget {
+		f.sync.DropIdle()
+	}
+	used += f.sync.BlockBytes()
 	f.cacheUsed.Store(used)
 	if err != nil || used <= budget {
 		return err

@@ -32,10 +32,13 @@ func (f *FS) beginWriteLocked(o *openFile, trunc bool) error {
 		return nil
 	}
 	w, err := f.writableLocked(o)
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.Truncate(0)
 	}
-	return w.Truncate(0)
+	if err == nil && o.blocks != nil {
+		err = f.leaveBlocksLocked(o)
+	}
+	return err
 }
 
 func (f *FS) markLocked(o *openFile, trunc bool) error {
@@ -127,7 +130,11 @@ func (f *FS) alignLocked(o *openFile, n *index.Inode) (cache.Stat, error) {
 func (f *FS) withWriter(c caller, ino index.Ino, trunc bool, do func(o *openFile, fd int) error) error {
 	o := f.opens.get(ino)
 	defer f.opens.put(o, 1)
-	if err := f.lockLocal(c, o, trunc); err != nil {
+	what := needAll
+	if trunc {
+		what = needNone
+	}
+	if err := f.lockLocal(c, o, what); err != nil {
 		return err
 	}
 	defer o.mu.Unlock()

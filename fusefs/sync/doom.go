@@ -161,6 +161,9 @@ func (s *Syncer) deleteDoomed(ctx context.Context, key string) (done bool, err e
 	if wait, err := s.neededYet(r); err != nil || wait {
 		return false, err
 	}
+	if wait, err := s.hold(r); err != nil || wait {
+		return false, err
+	}
 	if err := s.keepParent(ctx, p); err != nil {
 		return false, err
 	}

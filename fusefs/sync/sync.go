@@ -22,6 +22,9 @@
 // What somebody had to wait for has its neighbours fetched ahead (ahead.go): small
 // files whole, of others the attributes, directories beside listed ones.
 //
+// A large object is read piece by piece (Blocks), all of one generation; when all
+// of it is here it is content like any other.
+//
 // What the users of the index have to keep to:
 //   - who changes content or attributes sets Gen, Stamp and AttrStamp and
 //     enqueues the inode in the same batch, then calls Kick;
@@ -125,6 +128,7 @@ type Syncer struct {
 	fetches, describes flights
 	lists              flights
 	ahead              ahead
+	blocks             blockTable
 	room               func() bool
 	health             health
 
@@ -212,6 +216,7 @@ func (s *Syncer) Close(ctx context.Context) {
 	_ = s.refresh.Wait()
 	_ = s.ahead.runs.Wait()
 	s.fetches.running.Wait()
+	s.blocks.closeAll()
 	s.describes.running.Wait()
 	s.lists.running.Wait()
 }
