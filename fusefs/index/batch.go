@@ -158,12 +158,6 @@ func (b *Batch) PutTree(prefix string, root Ino) {
 // DeleteTree forgets a tree's name; its inodes are the caller's.
 func (b *Batch) DeleteTree(prefix string) { b.delete(stringKey(tableTree, prefix)) }
 
-// PutSaved writes what was set aside of a path.
-func (b *Batch) PutSaved(s Saved) { b.set(savedKey(s.Tree, s.Path, s.Checkpoint), s.encode()) }
-
-// DeleteSaved forgets it; the bytes are the caller's.
-func (b *Batch) DeleteSaved(s Saved) { b.delete(savedKey(s.Tree, s.Path, s.Checkpoint)) }
-
 // PutSetting keeps a number under a name; "ino" is the index's own.
 func (b *Batch) PutSetting(name string, v uint64) {
 	b.set(settingKey(name), binary.BigEndian.AppendUint64(nil, v))

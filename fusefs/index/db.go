@@ -33,7 +33,6 @@ const (
 	tableMove     = 'm'
 	tableOrphan   = 'z'
 	tableTree     = 't'
-	tableSaved    = 's'
 	tableSettings = 'g'
 )
 
@@ -216,11 +215,6 @@ func entryKey(parent Ino, name string) []byte {
 func nameKey(ino, parent Ino, name string) []byte {
 	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 17+len(name)), tableName), uint64(ino))
 	return append(binary.BigEndian.AppendUint64(k, uint64(parent)), name...)
-}
-
-func savedKey(tree Ino, path string, checkpoint uint64) []byte {
-	k := append(inoKey(tableSaved, tree), path...)
-	return binary.BigEndian.AppendUint64(append(k, 0), checkpoint)
 }
 
 func stringKey(table byte, s string) []byte { return append([]byte{table}, s...) }

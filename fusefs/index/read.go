@@ -241,43 +241,6 @@ func (db *DB) Trees() (map[string]Ino, error) {
 	return out, err
 }
 
-// Saved returns what was set aside of a path at the first of its checkpoints
-// that is at or after the given one; ok is false when nothing was.
-func (db *DB) Saved(tree Ino, path string, checkpoint uint64) (s Saved, ok bool, err error) {
-	prefix := append(append(inoKey(tableSaved, tree), path...), 0)
-	var bad error
-	err = db.scan(prefix, savedKey(tree, path, checkpoint), func(k, v []byte) bool {
-		if len(k) != len(prefix)+8 {
-			return true // a longer path that happens to begin alike
-		}
-		s, bad = decodeSaved(tree, path, binary.BigEndian.Uint64(k[len(k)-8:]), v)
-		ok = bad == nil
-		return false
-	})
-	if err == nil {
-		err = bad
-	}
-	return s, ok, err
-}
-
-// AllSaved calls f for each Saved of every tree until f returns false.
-func (db *DB) AllSaved(f func(Saved) bool) error {
-	var bad error
-	err := db.scan([]byte{tableSaved}, nil, func(k, v []byte) bool {
-		if len(k) < 18 {
-			bad = errCorrupt
-			return false
-		}
-		var s Saved
-		s, bad = decodeSaved(keyIno(k), string(k[9:len(k)-9]), binary.BigEndian.Uint64(k[len(k)-8:]), v)
-		return bad == nil && f(s)
-	})
-	if err == nil {
-		err = bad
-	}
-	return err
-}
-
 // Setting returns a number kept under a name, 0 when there is none.
 func (db *DB) Setting(name string) (uint64, error) {
 	v, ok, err := db.get(settingKey(name))

@@ -311,6 +311,9 @@ func (s *Syncer) keepParent(ctx context.Context, p place) error {
 // deleteObject deletes the object that a Remote tells of, or takes over what
 // somebody else put there since.
 func (s *Syncer) deleteObject(ctx context.Context, r index.Remote) error {
+	if err := s.keepDeleted(ctx, r); err != nil {
+		return err
+	}
 	err := s.store.Delete(ctx, r.Key, r.ETag)
 	switch {
 	case err == nil:
