@@ -27,3 +27,31 @@ type DeletedFile struct {
 	Path    string  `json:"path"` // below the tree's root
 	Version Version `json:"version"`
 }
+
+// A PathChangeKind says what became of a path since a checkpoint.
+type PathChangeKind string
+
+// The kinds of change of a path.
+const (
+	PathCreated  PathChangeKind = "created"
+	PathModified PathChangeKind = "modified" // written to or replaced
+	PathDeleted  PathChangeKind = "deleted"
+	PathRenamed  PathChangeKind = "renamed" // from a path that it had; a directory with all that is in it
+)
+
+// A PathChange is the difference of one path between a checkpoint and now.
+type PathChange struct {
+	Path string         `json:"path"` // below the tree's root; of a deleted one as it was
+	From string         `json:"from,omitempty"`
+	Kind PathChangeKind `json:"kind"`
+	File FileKind       `json:"file"`
+	Old  *Generation    `json:"old,omitempty"` // of a file that was there
+	New  *Generation    `json:"new,omitempty"` // of a file that is there
+}
+
+// A Generation is one content of a file. Two with the same Version are the same.
+type Generation struct {
+	Version string    `json:"version"`
+	Size    int64     `json:"size"`
+	Time    time.Time `json:"time"` // of its last change
+}

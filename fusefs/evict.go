@@ -21,12 +21,17 @@ const (
 func (f *FS) evictLoop() error {
 	tick := time.NewTicker(evictEvery)
 	defer tick.Stop()
-	for first := true; ; first = false {
-		if err := f.evict(first); err != nil {
+	for round := 0; ; round++ {
+		if err := f.evict(round == 0); err != nil {
 			f.log.Warn("Cannot look through the cache", "cause", err)
 		}
-		if err := f.pruneSaves(); err != nil {
-			f.log.Warn("Cannot remove old checkpoints", "cause", err)
+		if err := f.pruneAside(); err != nil {
+			f.log.Warn("Cannot remove what was set aside", "cause", err)
+		}
+		if round%60 == 0 {
+			if err := f.pruneCheckpoints(); err != nil {
+				f.log.Warn("Cannot remove old checkpoints", "cause", err)
+			}
 		}
 		select {
 		case <-f.ctx.Done():
@@ -53,7 +58,7 @@ func (f *FS) evict(leftovers bool) error {
 	var files []cached
 	err = f.cache.Sweep(func(ino index.Ino, st cache.Stat) bool {
 		if leftovers && f.isLeftover(ino) {
-			return f.cache.Remove(ino) == nil
+			return f.dropLeftover(ino) == nil
 		}
 		used += st.Used
 		files = append(files, cached{ino, st})
@@ -114,6 +119,26 @@ func (f *FS) isLeftover(ino index.Ino) bool {
 	}
 	_, err = f.db.Inode(ino)
 	return errors.Is(err, fs.ErrNotExist)
+}
+
+// dropLeftover removes a content file without an inode. One that was to be set
+// aside when the process died still is.
+func (f *FS) dropLeftover(ino index.Ino) error {
+	var last index.Saved
+	for {
+		s, ok, err := f.db.Saved(ino, last.Checkpoint+1)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		last = s
+	}
+	if last.File == "" || f.cache.HasBefore(last.File) {
+		return f.cache.Remove(ino)
+	}
+	return f.cache.MoveAside(ino, last.File)
 }
 
 // evictOne removes the content of an inode if all its names have it in the

@@ -111,6 +111,7 @@ func Open(ctx context.Context, o Options) (*FS, error) {
 	}
 	f.group.Go(f.watch)
 	f.group.Go(f.evictLoop)
+	f.group.Go(f.keepLoop)
 	return f, nil
 }
 

@@ -140,6 +140,26 @@ func (db *DB) CheckpointBetween(tree Ino, from, to uint64) (found bool, err erro
 	return found, err
 }
 
+// CheckpointBehind returns the number below which the checkpoints of a tree must go
+// so that no more than most records are left, 0 if there are no more.
+func (db *DB) CheckpointBehind(tree Ino, most int) (below uint64, err error) {
+	prefix := inoKey(tableJournal, tree)
+	count := 0
+	if err := db.scan(prefix, nil, func(_, _ []byte) bool { count++; return true }); err != nil || count <= most {
+		return 0, err
+	}
+	err = db.scan(prefix, nil, func(k, _ []byte) bool {
+		at := binary.BigEndian.Uint64(k[9:])
+		if count <= most && at != below-1 {
+			return false
+		}
+		below = at + 1
+		count--
+		return true
+	})
+	return below, err
+}
+
 // HasCheckpoint says whether a tree has a checkpoint of the number.
 func (db *DB) HasCheckpoint(tree Ino, number uint64) (bool, error) {
 	_, ok, err := db.get(numberedKey(tableCheckpoint, tree, number))
