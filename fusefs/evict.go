@@ -50,6 +50,8 @@ type cached struct {
 // evict removes clean content, what was read longest ago first, until the budget
 // is kept. Content that is not in the bucket yet is never removed.
 func (f *FS) evict(leftovers bool) error {
+	f.evicting.Lock() // an earlier look must not be told after a later one
+	defer f.evicting.Unlock()
 	budget, err := f.budget()
 	if err != nil {
 		return err

@@ -78,6 +78,7 @@ type FS struct {
 	unsynced unsyncedSet
 
 	attach    attachTable
+	evicting  sync.Mutex   // makes evict one at a time; taken before openFile.mu
 	cacheUsed atomic.Int64 // bytes of content files, as of the last look
 
 	ctx    context.Context // ends when Close begins to give up

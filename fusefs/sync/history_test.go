@@ -193,16 +193,17 @@ func TestKillBetweenCopyAndReplace(t *testing.T) {
 			w.flush()
 			w.pass(time.Hour)
 			heal := store.Inject(mem.Fault{Op: op, Prefix: testTree, Hang: true})
+			calls := store.Calls(op)
 			if op == mem.OpPut {
 				w.write("f", "new")
 			} else {
 				w.unlink("f")
 			}
 			for range 2 {
-				calls := store.Calls(op)
 				w.waitFor("the request", func() bool { return store.Calls(op) > calls })
 				equal(t, "the object meanwhile", content(t, store, testTree+"f"), "old")
 				w.kill()
+				calls = store.Calls(op)
 				w.open()
 			}
 			heal()
