@@ -95,7 +95,7 @@ func (s *Syncer) KeepContent(ctx context.Context, key string, n *index.Inode, bo
 		return err
 	}
 	_, err = s.store.Put(ctx, historyKey(key, n.Stamp, berth.EndOverwritten), body, size,
-		object.PutOptions{IfNoneMatch: true, Metadata: encodeMetadata(n, s.owner)})
+		object.PutOptions{IfNoneMatch: true, Metadata: encodeMetadata(n, key, s.owner)})
 	if errors.Is(err, object.ErrPrecondition) {
 		return nil
 	}
