@@ -15,7 +15,8 @@ import (
 type Batch struct {
 	db      *DB
 	batch   *pebble.Batch
-	inodes  []Inode     // to refresh the cache with; Mode 0 = deleted
+	inodes  []Inode     // to bring what is in memory up to date; Mode 0 = deleted
+	linked  []linking   // likewise, in their order
 	subdirs map[Ino]int // changes of Inode.Subdirs
 }
 
@@ -45,6 +46,7 @@ func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
 	e.uint(uint64(ino))
 	e.uint(uint64(typ))
 	b.set(entryKey(parent, name), e.b)
+	b.linked = append(b.linked, linking{Name{parent, name}, Entry{name, ino, typ}, ino, typ == TypeDir})
 	if typ == TypeDir {
 		b.countDir(parent, 1)
 	} else {
@@ -56,6 +58,7 @@ func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
 // and Remote records are the caller's.
 func (b *Batch) Unlink(parent Ino, name string, ino Ino, typ uint32) {
 	b.delete(entryKey(parent, name))
+	b.linked = append(b.linked, linking{Name{parent, name}, Entry{}, ino, typ == TypeDir})
 	if typ == TypeDir {
 		b.countDir(parent, -1)
 	} else {
@@ -173,12 +176,11 @@ func (b *Batch) commit() error {
 	if b.batch.Empty() {
 		return nil
 	}
-	b.db.inodes.begin()
+	b.beginCommit()
 	err := b.db.apply(b.batch)
+	b.endCommit(err != nil)
 	if err != nil {
-		b.inodes = nil
-		err = fmt.Errorf("cannot write index: %w", err)
+		return fmt.Errorf("cannot write index: %w", err)
 	}
-	b.db.inodes.end(b.inodes)
-	return err
+	return nil
 }

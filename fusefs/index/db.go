@@ -18,7 +18,7 @@ import (
 const (
 	blockCacheBytes = 64 << 20
 	memTableBytes   = 16 << 20
-	cachedInodes    = 1 << 16
+	cachedInodes    = 1 << 16 // and as many entries and names
 )
 
 // The tables, each the first byte of its keys.
@@ -41,7 +41,12 @@ type DB struct {
 	pebble *pebble.DB
 	lock   *pebble.Lock
 	log    *batchLog
-	inodes *inodeCache
+
+	// What was used last: inodes; entries of names, Ino 0 where there is none; and
+	// the names of inodes that have one and are no directories.
+	inodes  *recent[Ino, Inode]
+	entries *recent[Name, Entry]
+	names   *recent[Ino, Name]
 
 	// update is the lock of the namespace, held by Update. It is taken before
 	// any other lock of this package.
@@ -60,7 +65,8 @@ type DB struct {
 // Open opens the index in dir, making it if it is not there. A directory that
 // another process has open is refused with an error matching fs.ErrExist.
 func Open(dir string, log *slog.Logger) (*DB, error) {
-	db := &DB{inodes: newInodeCache(cachedInodes)}
+	db := &DB{inodes: newRecent[Ino, Inode](cachedInodes), entries: newRecent[Name, Entry](cachedInodes),
+		names: newRecent[Ino, Name](cachedInodes)}
 	cache := pebble.NewCache(blockCacheBytes)
 	defer cache.Unref()
 	opts := &pebble.Options{

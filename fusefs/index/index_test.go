@@ -214,7 +214,7 @@ func TestInodeNumbersAreNeverReused(t *testing.T) {
 func TestReadersSeeNoOldInode(t *testing.T) {
 	db := open(t, t.TempDir())
 	defer db.Close()
-	db.inodes = newInodeCache(4) // so that most reads miss
+	db.inodes = newRecent[Ino, Inode](4) // so that most reads miss
 	const rounds, inodes = 300, 16
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
