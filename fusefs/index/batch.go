@@ -15,9 +15,16 @@ import (
 type Batch struct {
 	db      *DB
 	batch   *pebble.Batch
-	inodes  []Inode     // to bring what is in memory up to date; Mode 0 = deleted
-	linked  []linking   // likewise, in their order
+	inodes  []Inode     // to refresh the cache with; Mode 0 = deleted
 	subdirs map[Ino]int // changes of Inode.Subdirs
+	added   []Ino       // of the inodes those without a record before
+	opened  []opened
+}
+
+// An opened inode counts by its live size from the commit on.
+type opened struct {
+	ino Ino
+	liveSize
 }
 
 func (b *Batch) set(key, value []byte) { b.batch.Set(key, value, nil) } // fails only after Close
@@ -27,6 +34,13 @@ func (b *Batch) delete(key []byte)     { b.batch.Delete(key, nil) }
 func (b *Batch) PutInode(n Inode) {
 	b.set(inoKey(tableInode, n.Ino), n.encode())
 	b.inodes = append(b.inodes, n)
+}
+
+// AddInode is PutInode of an inode that was never written before this batch: its
+// record need not be looked for.
+func (b *Batch) AddInode(n Inode) {
+	b.PutInode(n)
+	b.added = append(b.added, n.Ino)
 }
 
 // DeleteInode removes an inode, its queue entry, open mark and orphan mark. Its
@@ -46,7 +60,6 @@ func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
 	e.uint(uint64(ino))
 	e.uint(uint64(typ))
 	b.set(entryKey(parent, name), e.b)
-	b.linked = append(b.linked, linking{Name{parent, name}, Entry{name, ino, typ}, ino, typ == TypeDir})
 	if typ == TypeDir {
 		b.countDir(parent, 1)
 	} else {
@@ -58,7 +71,6 @@ func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
 // and Remote records are the caller's.
 func (b *Batch) Unlink(parent Ino, name string, ino Ino, typ uint32) {
 	b.delete(entryKey(parent, name))
-	b.linked = append(b.linked, linking{Name{parent, name}, Entry{}, ino, typ == TypeDir})
 	if typ == TypeDir {
 		b.countDir(parent, -1)
 	} else {
@@ -136,6 +148,17 @@ func (b *Batch) Dequeue(ino Ino) { b.delete(inoKey(tableQueue, ino)) }
 // MarkOpen notes that an inode may be written to from now on.
 func (b *Batch) MarkOpen(ino Ino, m OpenMark) { b.set(inoKey(tableOpen, ino), m.encode()) }
 
+// CountOpen has an inode count by its live size, which is that of its record at
+// first, from the commit on until DB.EndOpen; if it does so already nothing
+// changes. gone says that the batch deletes the record.
+func (b *Batch) CountOpen(n *Inode, gone bool) {
+	l := liveSize{tree: n.Tree, size: n.Size, stored: n.Size}
+	if gone {
+		l.stored = 0
+	}
+	b.opened = append(b.opened, opened{n.Ino, l})
+}
+
 // ClearOpen removes the mark.
 func (b *Batch) ClearOpen(ino Ino) { b.delete(inoKey(tableOpen, ino)) }
 
@@ -161,6 +184,12 @@ func (b *Batch) PutTree(prefix string, root Ino) {
 // DeleteTree forgets a tree's name; its inodes are the caller's.
 func (b *Batch) DeleteTree(prefix string) { b.delete(stringKey(tableTree, prefix)) }
 
+// PutSaved writes what was set aside of a path.
+func (b *Batch) PutSaved(s Saved) { b.set(savedKey(s.Tree, s.Path, s.Checkpoint), s.encode()) }
+
+// DeleteSaved forgets it; the bytes are the caller's.
+func (b *Batch) DeleteSaved(s Saved) { b.delete(savedKey(s.Tree, s.Path, s.Checkpoint)) }
+
 // PutSetting keeps a number under a name; "ino" is the index's own.
 func (b *Batch) PutSetting(name string, v uint64) {
 	b.set(settingKey(name), binary.BigEndian.AppendUint64(nil, v))
@@ -176,11 +205,19 @@ func (b *Batch) commit() error {
 	if b.batch.Empty() {
 		return nil
 	}
-	b.beginCommit()
-	err := b.db.apply(b.batch)
-	b.endCommit(err != nil)
+	changes, err := b.countUsage()
 	if err != nil {
-		return fmt.Errorf("cannot write index: %w", err)
+		return err
 	}
-	return nil
+	b.db.inodes.begin()
+	err = b.db.apply(b.batch)
+	if err != nil {
+		b.inodes = nil
+		err = fmt.Errorf("cannot write index: %w", err)
+	}
+	b.db.inodes.end(b.inodes)
+	if err == nil {
+		b.db.book.apply(changes, b.opened)
+	}
+	return err
 }

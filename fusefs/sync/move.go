@@ -253,7 +253,7 @@ func (s *Syncer) newFileLocked(b *index.Batch, parent *index.Inode, name string,
 	n.Mode = defaultFileMode
 	s.fill(&n, &incoming{info: info})
 	n.Unseen = true
-	b.PutInode(n)
+	b.AddInode(n)
 	b.Link(parent.Ino, name, n.Ino, 0)
 	return n, nil
 }
@@ -268,7 +268,7 @@ func (s *Syncer) newDirLocked(b *index.Batch, parent *index.Inode, name string) 
 	n.Mode = defaultDirMode
 	n.Mtime = s.now().Truncate(time.Second).UnixNano()
 	n.Ctime = n.Mtime
-	b.PutInode(n)
+	b.AddInode(n)
 	b.Link(parent.Ino, name, n.Ino, index.TypeDir)
 	return n, nil
 }

@@ -122,7 +122,7 @@ func (s *Syncer) splitLocked(b *index.Batch, old *index.Inode, c *incoming) erro
 	n := index.Inode{Ino: ino, Tree: old.Tree, Mode: old.Mode, UID: old.UID, GID: old.GID, Links: 1, Gen: 1}
 	s.fill(&n, c)
 	n.Unseen = n.Bare
-	b.PutInode(n)
+	b.AddInode(n)
 	b.Link(c.name.Parent, c.name.Name, ino, c.typ())
 	b.PutRemote(c.remote(&n))
 	return nil
