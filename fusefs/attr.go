@@ -258,7 +258,8 @@ func (f *FS) setContentMtime(ino index.Ino, mtime int64) (int64, error) {
 			return mtime, err
 		}
 	}
-	if err := f.cache.SetMtime(ino, o.r, mtime); err != nil {
+	err = f.whileThawedLocked(o, func() error { return f.cache.SetMtime(ino, o.r, mtime) })
+	if err != nil {
 		return mtime, err
 	}
 	if st, err = f.statLocked(o); err != nil || m.Fresh {
@@ -294,19 +295,6 @@ func (f *FS) alter(ino index.Ino, do func(n *index.Inode) error) error {
 		}
 		return t.changed(berth.OpAttr, n)
 	})
-}
-
-// StatFs serves statfs(2) with the space of the cache's volume.
-func (r *rawFS) StatFs(cancel <-chan struct{}, h *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
-	free, size, err := r.fs.cache.Free()
-	if err != nil {
-		return r.fs.statusOf("statfs", h.NodeId, err)
-	}
-	const inodes = 1 << 32 // there is no limit to tell
-	out.Bsize, out.Frsize, out.NameLen = blockSize, blockSize, maxName
-	out.Blocks, out.Bfree, out.Bavail = uint64(size/blockSize), uint64(free/blockSize), uint64(free/blockSize)
-	out.Files, out.Ffree = inodes, inodes
-	return fuse.OK
 }
 
 // Access is left to the kernel, which has the modes.

@@ -108,10 +108,42 @@ func (f *FS) withOpen(ino index.Ino, do func(o *openFile) error) error {
 
 // Fallocate serves fallocate(2).
 func (r *rawFS) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	err := r.fs.withWriter(callerOf(cancel, &in.InHeader), index.Ino(in.NodeId), false, func(o *openFile, fd int) error {
-		return ignoringEINTR(func() error { return unix.Fallocate(fd, in.Mode, int64(in.Offset), int64(in.Length)) })
+	f, c := r.fs, callerOf(cancel, &in.InHeader)
+	if in.Mode&(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_COLLAPSE_RANGE) == 0 {
+		if err := f.takeSpace(c, index.Ino(in.NodeId), int64(in.Length)); err != nil {
+			return f.statusOf("fallocate", in.NodeId, err)
+		}
+	}
+	err := f.withWriter(c, index.Ino(in.NodeId), false, func(o *openFile, fd int) error {
+		st, err := f.statLocked(o)
+		if err != nil {
+			return err
+		}
+		length, size := allocated(in, st.Size)
+		if length <= 0 {
+			return nil
+		}
+		return f.growingLocked(o, size, func() error {
+			return ignoringEINTR(func() error { return unix.Fallocate(fd, in.Mode, int64(in.Offset), length) })
+		})
 	})
-	return r.fs.statusOf("fallocate", in.NodeId, err)
+	return f.statusOf("fallocate", in.NodeId, err)
+}
+
+// allocated returns how much of what a request is about is to be allocated in a
+// file of a size, and the size that the file will have. Nothing is allocated
+// beyond the end that a file keeps: those blocks would count nowhere.
+func allocated(in *fuse.FallocateIn, size int64) (length, newSize int64) {
+	off, length := int64(in.Offset), int64(in.Length)
+	switch {
+	case in.Mode&(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_COLLAPSE_RANGE) != 0:
+		return length, size
+	case in.Mode&unix.FALLOC_FL_INSERT_RANGE != 0:
+		return length, size + length
+	case in.Mode&unix.FALLOC_FL_KEEP_SIZE != 0:
+		return min(length, size-off), size
+	}
+	return length, max(size, off+length)
 }
 
 // Lseek serves SEEK_DATA and SEEK_HOLE.
@@ -123,11 +155,6 @@ func (r *rawFS) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekO
 	err := f.withOpen(index.Ino(in.NodeId), func(o *openFile) error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.blocks != nil {
-			off, err := seekBlocks(o.blocks, int64(in.Offset), int(in.Whence))
-			out.Offset = uint64(off)
-			return err
-		}
 		if o.r == nil {
 			return syscall.EBADF
 		}
@@ -159,14 +186,12 @@ func (f *FS) seekLocked(o *openFile, at int64, whence int) (int64, error) {
 
 // CopyFileRange serves copy_file_range(2) within this file system.
 func (r *rawFS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
-	f := r.fs
+	f, c := r.fs, callerOf(cancel, &in.InHeader)
 	var src int
+	var length int64
 	err := f.withOpen(index.Ino(in.NodeId), func(o *openFile) error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.blocks != nil {
-			return syscall.EOPNOTSUPP // the kernel then reads, which fetches the pieces
-		}
 		if o.r == nil {
 			return syscall.EBADF
 		}
@@ -174,18 +199,28 @@ func (r *rawFS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) 
 		// not be held over both.
 		fd, err := unix.FcntlInt(o.r.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		src = fd
+		if err != nil {
+			return err
+		}
+		st, err := cache.StatFile(o.r)
+		length = max(0, min(int64(min(in.Len, 1<<30)), st.Size-int64(in.OffIn)))
 		return err
 	})
 	if err != nil {
 		return 0, f.statusOf("copy_file_range", in.NodeId, err)
 	}
 	defer unix.Close(src)
+	if err := f.takeSpace(c, index.Ino(in.NodeIdOut), length); err != nil {
+		return 0, f.statusOf("copy_file_range", in.NodeIdOut, err)
+	}
 	var copied int
-	err = f.withWriter(callerOf(cancel, &in.InHeader), index.Ino(in.NodeIdOut), false, func(o *openFile, fd int) error {
+	err = f.withWriter(c, index.Ino(in.NodeIdOut), false, func(o *openFile, fd int) error {
 		from, to := int64(in.OffIn), int64(in.OffOut)
-		return ignoringEINTR(func() (err error) {
-			copied, err = unix.CopyFileRange(src, &from, fd, &to, int(min(in.Len, 1<<30)), 0)
-			return err
+		return f.growingLocked(o, to+length, func() error {
+			return ignoringEINTR(func() (err error) {
+				copied, err = unix.CopyFileRange(src, &from, fd, &to, int(length), 0)
+				return err
+			})
 		})
 	})
 	if errors.Is(err, syscall.EXDEV) {

@@ -90,6 +90,9 @@ func (f *FS) make(c caller, h *fuse.InHeader, name string, n index.Inode, mark *
 		if err := t.free(dir, name); err != nil {
 			return err
 		}
+		if err := t.roomForOne(parent.Tree); err != nil {
+			return err
+		}
 		n.Tree, n.Links = parent.Tree, 1
 		n.UID, n.GID = f.ownerOf(h.Uid, h.Gid, parent)
 		if n.Mtime == 0 {
@@ -107,13 +110,15 @@ func (f *FS) make(c caller, h *fuse.InHeader, name string, n index.Inode, mark *
 			return err
 		}
 		t.keep(&n)
+		t.made = n.Ino
 		switch {
 		case mark != nil:
 			t.MarkOpen(n.Ino, *mark)
+			t.CountOpen(&n, false)
 		case n.Stored():
 			t.enqueue(n.Ino)
 		}
-		if err := t.noteNew(parent, name, &n); err != nil {
+		if err := t.asideAbsent(parent, name); err != nil {
 			return err
 		}
 		return t.changedName(berth.OpCreate, &n, index.Name{Parent: dir, Name: name}, "")
@@ -164,6 +169,9 @@ func (f *FS) makeNode(c caller, h *fuse.InHeader, name string, n index.Inode, ou
 
 // makeFile makes an empty file that nobody has open.
 func (f *FS) makeFile(c caller, h *fuse.InHeader, name string, n index.Inode, out *fuse.EntryOut) error {
+	if err := f.takeSpace(c, index.Ino(h.NodeId), blockSize); err != nil {
+		return err
+	}
 	o, n, err := f.newContent(index.Ino(h.NodeId), n)
 	if err != nil {
 		return err
@@ -204,7 +212,7 @@ func (f *FS) newContent(parent index.Ino, n index.Inode) (*openFile, index.Inode
 		err = f.takeLocked(o, tree)
 	}
 	if err == nil {
-		err = f.openLocked(o)
+		err = f.openLocked(o, true)
 	}
 	if err != nil {
 		err = f.dropContent(o, err)
@@ -242,6 +250,9 @@ func (r *rawFS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 }
 
 func (f *FS) createOpen(c caller, in *fuse.CreateIn, name string, out *fuse.CreateOut) error {
+	if err := f.takeSpace(c, index.Ino(in.NodeId), blockSize); err != nil {
+		return err
+	}
 	o, n, err := f.newContent(index.Ino(in.NodeId), index.Inode{Mode: index.TypeFile | in.Mode&permMask})
 	if err != nil {
 		return err

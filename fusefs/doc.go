@@ -14,8 +14,7 @@
 // in the kernel's hands before the answer. Content is read and written by the
 // kernel itself where passthrough is possible (kernel 6.9, the cache not on
 // overlayfs), else through this process, with the same meaning; one inode keeps
-// one of the two ways while it is open. A large file that is only in the bucket goes
-// through this process, piece by piece, until nobody has it open. Nothing waits for the store but what
+// one of the two ways while it is open. Nothing waits for the store but what
 // needs bytes or names that are not here yet.
 //
 // Guarantees. When close(2) returns, the death of this process loses nothing of
@@ -35,6 +34,16 @@
 // (else the modification time), attributes of more than about one KiB in total
 // (ENOSPC). Locks are the kernel's: they hold between all users of
 // this mount and end there. Fifos and sockets stay on this host.
+//
+// Limits of size. A tree has a quota of bytes and files; what would go beyond is
+// EDQUOT, exactly: it is counted in the batch that changes it, files that are open
+// by their present size, without a name too. Where the kernel writes itself it can
+// only be metered, ten times a second: such a file is made immutable while its tree
+// is too full (EPERM, SIGBUS). New writers within 1 GiB of a limit therefore write
+// through this process. The cache's volume keeps a floor: near it clean content is
+// evicted, at it writes and fetches wait up to ten seconds for room, then ENOSPC.
+// What the bucket brings counts as far as it is listed, and is never refused.
+// fallocate(2) allocates nothing beyond the end of a file.
 //
 // Limits of history: what was set aside at a checkpoint is found under the path
 // it had then; a directory rename does not carry it along.

@@ -35,10 +35,20 @@ type Options struct {
 	// everyone who writes to the bucket is known to this FS.
 	Revalidate time.Duration
 
-	NoPassthrough bool  // serve reads and writes through this process
-	IDMapped      bool  // allow id-mapped mounts of the mount (kernel 6.12)
-	CacheBytes    int64 // clean content is evicted above it; 0 = half of the volume's size
-	Debug         bool  // log each request
+	NoPassthrough bool   // serve reads and writes through this process
+	IDMapped      bool   // allow id-mapped mounts of the mount (kernel 6.12)
+	Quotas        Quotas // of trees; zero = none
+	BucketQuota   Quota  // of WholeBucket
+	CacheBytes    int64  // clean content is evicted above it; 0 = half of the volume's size
+	FloorBytes    int64  // content leaves so much of the volume free; 0 = a 20th of it, at most 4 GiB
+
+	// OverLimit is called with the name of a tree that is above its limit while
+	// the kernel itself writes to its files and cannot be stopped: the cache's file
+	// system is not ext4, or this process may not make files immutable. It is told
+	// once for each such file, must not wait, and may be nil.
+	OverLimit func(tree string)
+
+	Debug bool // log each request
 
 	Logger *slog.Logger     // nil = slog.Default
 	Now    func() time.Time // the clock of attributes; nil = the kernel's
@@ -77,8 +87,11 @@ type FS struct {
 	saves    saveTable
 	unsynced unsyncedSet
 
+	space    space
+	freezer  freezer
+	evictNow chan struct{}
+
 	attach    attachTable
-	evicting  sync.Mutex   // makes evict one at a time; taken before openFile.mu
 	cacheUsed atomic.Int64 // bytes of content files, as of the last look
 
 	ctx    context.Context // ends when Close begins to give up
@@ -112,7 +125,7 @@ func Open(ctx context.Context, o Options) (*FS, error) {
 	}
 	f.group.Go(f.watch)
 	f.group.Go(f.evictLoop)
-	f.group.Go(f.keepLoop)
+	f.group.Go(f.meterLoop)
 	return f, nil
 }
 
@@ -146,7 +159,8 @@ func newFS(o Options) (*FS, error) {
 	}
 	f.feed = newFeed(feedSize)
 	f.notify = newNotifier()
-	if err := errors.Join(f.loadTrees(), f.loadSaves()); err != nil {
+	f.evictNow = make(chan struct{}, 1)
+	if err := errors.Join(f.space.init(f.cache, o.FloorBytes), f.loadTrees(), f.loadSaves()); err != nil {
 		cancel(err)
 		return nil, errors.Join(err, f.db.Close())
 	}
@@ -171,6 +185,9 @@ func (f *FS) close(ctx context.Context) error {
 	}
 	// No request is under way any more.
 	f.settleAll()
+	for ino := range f.freezer.all() { // that others still have mapped
+		f.thaw(ino)
+	}
 	for _, ino := range f.orphans.numbers() { // of a kernel that will not tell
 		f.orphans.forget(ino)
 		f.endOrphan(ino)

@@ -31,6 +31,10 @@ func serveForTest(base string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := f.usageError(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	fmt.Println("ready")
 	io.Copy(io.Discard, os.Stdin) // until the test ends it, or ends itself
 	if err := f.Close(context.Background()); err != nil {

@@ -63,7 +63,7 @@ func (t *txn) linkTo(n *index.Inode, dir index.Ino, name string) error {
 	if n.Stored() {
 		t.enqueue(n.Ino)
 	}
-	if err := t.noteEntry(parent, name, nil); err != nil {
+	if err := t.asideAbsent(parent, name); err != nil {
 		return err
 	}
 	return t.changedName(berth.OpCreate, n, index.Name{Parent: dir, Name: name}, "")
@@ -81,8 +81,10 @@ func (f *FS) linkOrphan(ino, dir index.Ino, name string) error {
 		return syscall.ENOENT
 	}
 	n := gone.Inode
-	f.saves.bear(n.Tree, ino)
 	err := f.update(func(t *txn) error {
+		if err := t.roomForOne(n.Tree); err != nil {
+			return err
+		}
 		t.keep(&n)
 		if o.marked {
 			t.MarkOpen(ino, o.base)
@@ -94,6 +96,9 @@ func (f *FS) linkOrphan(ino, dir index.Ino, name string) error {
 		return err
 	}
 	f.orphans.remove(ino)
+	if !o.marked {
+		f.db.EndOpen(ino)
+	}
 	return nil
 }
 
@@ -126,6 +131,7 @@ func (f *FS) tmpfile(in *fuse.CreateIn, out *fuse.CreateOut) error {
 	n.Stamp = f.sync.Clock().Now()
 	n.AttrStamp = n.Stamp
 	f.orphans.add(n, "")
+	f.db.CountOpen(n.Ino, n.Tree, 0)
 	o.setMarked(f, o.base)
 	f.countLocked(o, writable(in.Flags), &out.OpenOut)
 	return f.entryUnlocked(n, &out.EntryOut)

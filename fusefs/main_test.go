@@ -22,9 +22,7 @@ import (
 const serveEnv = "BERTH_TEST_SERVE"
 
 func TestMain(m *testing.M) {
-	if dir, url := os.Getenv(serveEnv), os.Getenv(askedEnv); url != "" {
-		os.Exit(serveAsked(dir, url))
-	} else if dir != "" {
+	if dir := os.Getenv(serveEnv); dir != "" {
 		os.Exit(serveForTest(dir))
 	}
 	if args := os.Getenv(fsxEnv); args != "" {

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/fusefs/index"
-	bucketsync "berth/fusefs/sync"
 )
 
 // errRemote says that the content has to be fetched first.
@@ -24,39 +23,21 @@ const (
 
 func writable(flags uint32) bool { return flags&syscall.O_ACCMODE != syscall.O_RDONLY }
 
-// A need is what the content of a file is wanted for.
-type need int
-
-const (
-	needAll  need = iota // all of it, to be changed
-	needRead             // to be read: pieces will do
-	needNone             // it is thrown away
-)
-
-// lockLocal locks an openFile whose content is here as far as it is needed,
-// fetching it first. On an error it is not locked.
-func (f *FS) lockLocal(c caller, o *openFile, what need) error {
+// lockLocal locks an openFile whose content is here or not needed, fetching it
+// first. On an error it is not locked.
+func (f *FS) lockLocal(c caller, o *openFile, trunc bool) error {
 	for {
 		o.mu.Lock()
 		n, err := f.inode(o.ino)
-		if err == nil {
-			ready := !n.Remote || o.r != nil || what == needNone || what == needRead && o.blocks != nil
-			if ready && o.blocks != nil && !n.Remote {
-				err = f.leaveBlocksLocked(o)
-			}
-			if ready && err == nil {
-				return nil
-			}
+		if err == nil && (!n.Remote || o.r != nil || trunc) {
+			return nil
 		}
 		o.mu.Unlock()
 		if err != nil {
 			return err
 		}
-		if what == needRead && n.Size > bucketsync.Large {
-			if ok, err := f.openBlocks(c, o, n.Tree); ok || err != nil {
-				return err
-			}
-			continue
+		if err := f.takeSpace(c, o.ino, n.Size); err != nil {
+			return err
 		}
 		err = f.store(c, "fetch", o.ino, func(ctx context.Context) error { return f.sync.Fetch(ctx, o.ino) })
 		if err != nil {
@@ -100,14 +81,7 @@ func (f *FS) openHandle(c caller, ino index.Ino, flags uint32, out *fuse.OpenOut
 // addHandle counts a handle, whose use of o the caller has counted already.
 // fresh says that the inode has become one that is open for writing.
 func (f *FS) addHandle(c caller, o *openFile, tree index.Ino, write, trunc bool, out *fuse.OpenOut) (fresh bool, err error) {
-	what := needRead
-	switch {
-	case trunc:
-		what = needNone
-	case write:
-		what = needAll
-	}
-	if err := f.lockLocal(c, o, what); err != nil {
+	if err := f.lockLocal(c, o, trunc); err != nil {
 		return false, err
 	}
 	defer o.mu.Unlock()
@@ -121,7 +95,7 @@ func (f *FS) addHandle(c caller, o *openFile, tree index.Ino, write, trunc bool,
 			return false, err
 		}
 	}
-	if err := f.openLocked(o); err != nil {
+	if err := f.openLocked(o, write); err != nil {
 		f.dropIfIdleLocked(o)
 		return false, err
 	}
@@ -138,8 +112,11 @@ func (f *FS) countLocked(o *openFile, write bool, out *fuse.OpenOut) {
 	} else {
 		o.readers++
 	}
-	if o.through {
+	switch {
+	case o.through:
 		out.OpenFlags, out.BackingID = fuse.FOPEN_PASSTHROUGH, o.backing
+	case f.passthrough.Load():
+		out.OpenFlags = 0 // what the kernel has cached may be from before it wrote past its cache
 	}
 }
 
@@ -180,12 +157,8 @@ func (r *rawFS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.
 	}
 	defer f.opens.put(o, 1)
 	o.mu.Lock()
-	file, blocks := o.r, o.blocks
+	file := o.r
 	o.mu.Unlock()
-	if blocks != nil {
-		n, err := f.readBlocks(callerOf(cancel, &in.InHeader), o, blocks, buf, int64(in.Offset))
-		return fuse.ReadResultData(buf[:n]), f.statusOf("read", in.NodeId, err)
-	}
 	if file == nil {
 		return nil, fuse.EBADF
 	}
@@ -231,12 +204,22 @@ func (r *rawFS) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) 
 	if err != nil {
 		return 0, f.statusOf("write", in.NodeId, err)
 	}
+	if err := f.takeSpace(callerOf(cancel, &in.InHeader), o.ino, int64(in.Size)); err != nil {
+		return 0, f.statusOf("write", in.NodeId, err)
+	}
+	data, err = f.grantWrite(o, int64(in.Offset), data)
+	if err != nil {
+		return 0, f.statusOf("write", in.NodeId, err)
+	}
 	// The handle that writes keeps the descriptor open until its release.
 	total := 0
 	for _, part := range data {
 		n, err := pwrite(int(w.Fd()), part, int64(in.Offset)+int64(total))
 		total += n
 		if err != nil {
+			o.mu.Lock()
+			f.recountLocked(o)
+			o.mu.Unlock()
 			if total > 0 {
 				break
 			}

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -12,7 +13,6 @@ import (
 
 	"berth/fusefs/cache"
 	"berth/fusefs/index"
-	bucketsync "berth/fusefs/sync"
 )
 
 // An openFile is a regular file that somebody has open, or that has not settled
@@ -24,12 +24,13 @@ type openFile struct {
 	mu      sync.Mutex // protects the fields below, and the content file against change by two
 	readers int        // handles without and with write access
 	writers int
-	r       *os.File           // the content file, for reading only; what the kernel has as backing file
-	w       *os.File           // the same for writing, only while this process writes itself
-	backing int32              // backing id; used while through
-	blocks  *bucketsync.Blocks // instead of r while the content is not all here: reads wait for pieces
-	tree    index.Ino          // that the content file is counted for; fixed while it is open
-	through bool               // passthrough, fixed while r is open
+	r       *os.File  // the content file, for reading only; what the kernel has as backing file
+	w       *os.File  // the same for writing, only while this process writes itself
+	backing int32     // backing id; used while through
+	tree    index.Ino // that the content file is counted for; fixed while r is open
+	through bool      // passthrough, fixed while r is open
+
+	outlived bool // writers of an earlier process go on, past this one, until it settles
 
 	marked bool           // may be written to: the index has base as its OpenMark, refs counts it
 	base   index.OpenMark // what an unchanged content file looks like
@@ -44,10 +45,13 @@ type openTable struct {
 	files map[index.Ino]*openFile
 
 	budget *openBudget
+
+	meters map[index.Ino]*metered // what is passthrough and marked; protected by mu
 }
 
 func (t *openTable) init(b *openBudget) {
 	t.files = make(map[index.Ino]*openFile)
+	t.meters = make(map[index.Ino]*metered)
 	t.soon = make(chan time.Duration, 1)
 	t.budget = b
 }
@@ -82,6 +86,38 @@ func (t *openTable) peek(ino index.Ino) *openFile {
 		o.refs++
 	}
 	return o
+}
+
+// has says whether an inode is in use; it does not count a user.
+func (t *openTable) has(ino index.Ino) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.files[ino] != nil
+}
+
+// meter has an openFile, which is locked, metered while the kernel writes to it.
+func (t *openTable) meter(o *openFile) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch on := o.marked && (o.through || o.outlived); {
+	case !on:
+		delete(t.meters, o.ino)
+	case t.meters[o.ino] == nil:
+		t.meters[o.ino] = &metered{tree: o.tree}
+	}
+}
+
+// isMetered says whether the kernel writes to a file.
+func (t *openTable) isMetered(ino index.Ino) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.meters[ino] != nil
+}
+
+func (t *openTable) meteredFiles() map[index.Ino]*metered {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.meters)
 }
 
 // put ends n uses.
@@ -122,10 +158,6 @@ func (t *openTable) closeAll() {
 }
 
 func (o *openFile) closeFiles() {
-	if o.blocks != nil {
-		o.blocks.Close()
-		o.blocks = nil
-	}
 	for _, f := range []**os.File{&o.r, &o.w} {
 		if *f != nil {
 			(*f).Close()
@@ -137,13 +169,10 @@ func (o *openFile) closeFiles() {
 // inUseLocked says whether a handle is open.
 func (o *openFile) inUseLocked() bool { return o.readers+o.writers > 0 }
 
-// isOpenLocked says whether the content is open, whole or in pieces.
-func (o *openFile) isOpenLocked() bool { return o.r != nil || o.blocks != nil }
-
 // takeLocked makes room for the content file of an inode of a tree to be opened.
 // It comes before anything is changed.
 func (f *FS) takeLocked(o *openFile, tree index.Ino) error {
-	if o.isOpenLocked() {
+	if o.r != nil {
 		return nil
 	}
 	o.tree = tree
@@ -152,14 +181,15 @@ func (f *FS) takeLocked(o *openFile, tree index.Ino) error {
 
 // untakeLocked undoes takeLocked when the content file was not opened.
 func (f *FS) untakeLocked(o *openFile) {
-	if !o.isOpenLocked() {
+	if o.r == nil {
 		f.opens.budget.giveBack(o.tree)
 	}
 }
 
-// openLocked opens the content file, after takeLocked, and fixes how it is served.
-func (f *FS) openLocked(o *openFile) error {
-	if o.isOpenLocked() {
+// openLocked opens the content file, after takeLocked, and fixes how it is served:
+// by the kernel, unless it is opened to be written to where a limit is near.
+func (f *FS) openLocked(o *openFile, write bool) error {
+	if o.r != nil {
 		return nil
 	}
 	r, err := f.cache.Open(o.ino, os.O_RDONLY)
@@ -171,7 +201,10 @@ func (f *FS) openLocked(o *openFile) error {
 		return err
 	}
 	o.r, o.through = r, false
-	if f.passthrough.Load() {
+	if n, ok := f.orphans.get(o.ino); ok {
+		f.db.CountOpen(o.ino, n.Tree, n.Size)
+	}
+	if f.passthrough.Load() && !(write && f.near(o.tree)) {
 		id, errno := f.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(r.Fd())})
 		if errno == 0 {
 			o.backing, o.through = id, true
@@ -180,6 +213,7 @@ func (f *FS) openLocked(o *openFile) error {
 			f.log.Warn("Cannot register a backing file", "inode", o.ino, "cause", errno)
 		}
 	}
+	f.opens.meter(o)
 	return nil
 }
 
@@ -189,8 +223,9 @@ func (f *FS) closeLocked(o *openFile) {
 	if o.through {
 		f.server.UnregisterBackingFd(o.backing)
 		o.through = false
+		f.opens.meter(o)
 	}
-	if o.isOpenLocked() {
+	if o.r != nil {
 		f.opens.budget.giveBack(o.tree)
 	}
 	o.closeFiles()

@@ -65,6 +65,16 @@ func (t *orphanTable) forget(ino index.Ino) (ok bool) {
 	return o != nil
 }
 
+// unless runs do, which takes no lock but the index's for usage, if there is no
+// such orphan; none comes into being meanwhile.
+func (t *orphanTable) unless(ino index.Ino, do func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all[ino] == nil {
+		do()
+	}
+}
+
 // kept notes that the content was set aside elsewhere.
 func (t *orphanTable) kept(ino index.Ino) {
 	t.mu.Lock()
@@ -161,6 +171,7 @@ func (f *FS) endOrphanLocked(o *openFile) {
 		return
 	}
 	f.orphans.remove(o.ino)
+	f.db.EndOpen(o.ino)
 	if !gone.IsFile() {
 		return
 	}

@@ -52,6 +52,9 @@ func (f *FS) recover() error {
 	}
 	changed, held := 0, 0
 	for ino, m := range marks {
+		if err := f.cache.Thaw(ino); err != nil && f.cache.Freezes() {
+			return fmt.Errorf("cannot recover inode %d: %w", ino, err)
+		}
 		if settled, err := f.cache.Settled(ino); err == nil && !settled {
 			held++
 			f.takeOver(ino, m)
@@ -81,6 +84,11 @@ func (f *FS) takeOver(ino index.Ino, m index.OpenMark) {
 	defer f.opens.put(o, 1)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	n, err := f.db.Inode(ino)
+	if err == nil {
+		f.db.CountOpen(ino, n.Tree, n.Size)
+	}
+	o.tree, o.outlived = n.Tree, true
 	o.setMarked(f, m)
 }
 

@@ -58,7 +58,10 @@ func (f *FS) settleLocked(o *openFile) {
 			f.log.Warn("Cannot remove a snapshot", "inode", o.ino, "cause", err)
 		}
 	}
-	o.marked = false
+	o.marked, o.outlived = false, false
+	f.endCount(o.ino)
+	f.opens.meter(o)
+	f.thaw(o.ino)
 	o.pace = pace{}
 	if !o.inUseLocked() {
 		f.closeLocked(o)
@@ -86,6 +89,7 @@ func (f *FS) finishLocked(o *openFile) error {
 		return nil
 	})
 	if ok {
+		f.db.Resize(o.ino, st.Size)
 		return nil // it goes with its last user
 	}
 	if !changedSince(o.base, st) && !f.cache.Blind() {

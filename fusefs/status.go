@@ -26,6 +26,8 @@ type Status struct {
 	Passthrough bool   `json:"passthrough"` // the kernel reads and writes content itself
 	Epoch       string `json:"epoch"`
 	LastChange  uint64 `json:"last_change"`
+
+	Trees []TreeStatus `json:"trees,omitempty"` // the fullest, up to maxTreeStatus
 }
 
 // Status returns it. It reads the index's queues but never waits for the store.
@@ -39,6 +41,7 @@ func (f *FS) Status() Status {
 		Hidden: s.Hidden, StoreErrAt: s.ErrorAt, SkewSeconds: s.Skew.Seconds(),
 		Open: open, CacheBytes: f.cacheUsed.Load(), Passthrough: f.Passthrough(), Epoch: f.Epoch(), LastChange: f.LastChange(),
 	}
+	st.Trees = f.treeStatus()
 	if err == nil {
 		err = s.LastError
 	}

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"sync"
 
@@ -43,6 +44,13 @@ func (t *treeTable) prefix(root index.Ino) (string, bool) {
 	return p, ok
 }
 
+// all returns the prefixes by root.
+func (t *treeTable) all() map[index.Ino]string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return maps.Clone(t.prefixes)
+}
+
 // loadTrees reads the trees of the index, and makes the one of the whole bucket.
 // An index that served the other kind of mount is refused.
 func (f *FS) loadTrees() error {
@@ -57,6 +65,7 @@ func (f *FS) loadTrees() error {
 	}
 	for prefix, root := range trees {
 		f.trees.set(root, prefix)
+		f.limitTree(root, prefix)
 	}
 	if f.opts.WholeBucket && !whole {
 		return f.makeTree("", index.RootIno)
@@ -74,6 +83,7 @@ func (f *FS) makeTree(prefix string, root index.Ino) error {
 	})
 	if err == nil {
 		f.trees.set(root, prefix)
+		f.limitTree(root, prefix)
 	}
 	return err
 }

@@ -20,6 +20,7 @@ type txn struct {
 
 	inodes  map[index.Ino]*index.Inode // read here; written back at the end
 	order   []index.Ino
+	made    index.Ino // of them the one that is new
 	deleted []index.Inode
 	remotes map[string]index.Remote // altered here
 	keys    map[index.Ino]string    // prefixes of directories, as before the change
@@ -42,7 +43,12 @@ func (f *FS) update(do func(t *txn) error) error {
 			return err
 		}
 		for _, ino := range t.order {
-			if n := t.inodes[ino]; n != nil {
+			n := t.inodes[ino]
+			switch {
+			case n == nil:
+			case ino == t.made:
+				b.AddInode(*n)
+			default:
 				b.PutInode(*n)
 			}
 		}
@@ -52,6 +58,7 @@ func (f *FS) update(do func(t *txn) error) error {
 		// Before the commit, so that an inode is always in one of the two.
 		for _, n := range t.deleted {
 			f.orphans.add(n, t.asides[n.Ino])
+			t.countUnnamed(&n)
 		}
 		return nil
 	})

@@ -31,14 +31,14 @@ func (f *FS) beginWriteLocked(o *openFile, trunc bool) error {
 	if !trunc {
 		return nil
 	}
-	w, err := f.writableLocked(o)
-	if err == nil {
-		err = w.Truncate(0)
-	}
-	if err == nil && o.blocks != nil {
-		err = f.leaveBlocksLocked(o)
-	}
-	return err
+	return f.whileThawedLocked(o, func() error {
+		w, err := f.writableLocked(o)
+		if err == nil {
+			err = w.Truncate(0)
+		}
+		f.recountLocked(o)
+		return err
+	})
 }
 
 func (f *FS) markLocked(o *openFile, trunc bool) error {
@@ -64,8 +64,10 @@ func (f *FS) markLocked(o *openFile, trunc bool) error {
 	err = f.db.Update(func(b *index.Batch) error {
 		cur, err := f.db.Inode(o.ino)
 		if err != nil {
+			f.db.CountOpen(n.Ino, n.Tree, n.Size)
 			return nil // unlinked meanwhile: an orphan needs no journal
 		}
+		b.CountOpen(&cur, false)
 		if cur.Remote {
 			if !trunc {
 				return errRemote
@@ -95,6 +97,7 @@ func (o *openFile) setMarked(f *FS, m index.OpenMark) {
 	o.marked, o.base = true, m
 	o.pace = newPace(time.Now())
 	f.opens.retain(o)
+	f.opens.meter(o)
 }
 
 // remarkLocked replaces the mark.
@@ -130,21 +133,20 @@ func (f *FS) alignLocked(o *openFile, n *index.Inode) (cache.Stat, error) {
 func (f *FS) withWriter(c caller, ino index.Ino, trunc bool, do func(o *openFile, fd int) error) error {
 	o := f.opens.get(ino)
 	defer f.opens.put(o, 1)
-	what := needAll
-	if trunc {
-		what = needNone
-	}
-	if err := f.lockLocal(c, o, what); err != nil {
+	if err := f.lockLocal(c, o, trunc); err != nil {
 		return err
 	}
 	defer o.mu.Unlock()
 	if err := f.beginWriteLocked(o, trunc); err != nil {
 		return err
 	}
-	w, err := f.writableLocked(o)
-	if err == nil {
-		err = do(o, int(w.Fd()))
-	}
+	err := f.whileThawedLocked(o, func() error {
+		w, err := f.writableLocked(o)
+		if err == nil {
+			err = do(o, int(w.Fd()))
+		}
+		return err
+	})
 	if o.writers == 0 {
 		f.settleLocked(o)
 	}
@@ -154,6 +156,6 @@ func (f *FS) withWriter(c caller, ino index.Ino, trunc bool, do func(o *openFile
 // truncate gives a file another size.
 func (f *FS) truncate(c caller, ino index.Ino, size int64) error {
 	return f.withWriter(c, ino, size == 0, func(o *openFile, fd int) error {
-		return unix.Ftruncate(fd, size)
+		return f.growingLocked(o, size, func() error { return unix.Ftruncate(fd, size) })
 	})
 }

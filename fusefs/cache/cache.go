@@ -43,6 +43,7 @@ type Cache struct {
 	dir     string
 	reflink bool
 	blind   bool
+	freezes bool
 	temps   atomic.Uint64
 }
 
@@ -68,7 +69,7 @@ func Open(dir string) (*Cache, error) {
 	return c, nil
 }
 
-// probe learns whether files can share blocks, and whether a store through a
+// probe learns whether files can share blocks and be frozen, and whether a store through a
 // mapping moves a file's mtime: on tmpfs it does not.
 func (c *Cache) probe() error {
 	var st unix.Statfs_t
@@ -90,6 +91,7 @@ func (c *Cache) probe() error {
 		return err
 	}
 	c.reflink = unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil
+	c.freezes = canFreeze(src)
 	return nil
 }
 
@@ -171,12 +173,10 @@ type Stat struct {
 }
 
 // Stat returns the attributes of an inode's content file.
-func (c *Cache) Stat(ino index.Ino) (Stat, error) { return statPath(c.Path(ino)) }
-
-func statPath(path string) (Stat, error) {
+func (c *Cache) Stat(ino index.Ino) (Stat, error) {
 	var st unix.Stat_t
-	if err := ignoringEINTR(func() error { return unix.Stat(path, &st) }); err != nil {
-		return Stat{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	if err := ignoringEINTR(func() error { return unix.Stat(c.Path(ino), &st) }); err != nil {
+		return Stat{}, &fs.PathError{Op: "stat", Path: c.Path(ino), Err: err}
 	}
 	return fromStat(&st), nil
 }
@@ -252,6 +252,13 @@ func openFile(path string, flags int) (*os.File, error) {
 
 func removeFile(path string) error {
 	err := unix.Unlink(path)
+	if err == unix.EPERM { // a process died while it was frozen
+		if f, oerr := openFile(path, unix.O_RDONLY); oerr == nil {
+			setImmutable(f, false)
+			f.Close()
+			err = unix.Unlink(path)
+		}
+	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
