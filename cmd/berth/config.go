@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"berth"
+	"berth/fusefs"
 )
 
 // upConfig is what an installation can be told. deploy/berth.yaml documents
@@ -32,6 +33,7 @@ type upConfig struct {
 	IdleMinutesKey    float64 `yaml:"idle_minutes_key"`
 
 	Store       storeSettings    `yaml:"store"`
+	Quotas      fusefs.Quotas    `yaml:"quotas"`
 	Sandboxes   sandboxSettings  `yaml:"sandboxes"`
 	credentials storeCredentials // from the environment
 }
@@ -77,7 +79,8 @@ func newUpConfig() upConfig {
 		Workspace:         "main",
 		User:              "me",
 		IdleMinutesMember: 30, IdleMinutesKey: 60,
-		Store: storeSettings{Region: "us-east-1"},
+		Store:  storeSettings{Region: "us-east-1"},
+		Quotas: defaultQuotas(),
 		Sandboxes: sandboxSettings{
 			Enabled: true, Image: defaultImage, Runtime: "runc", Pool: 2,
 		},
@@ -127,7 +130,7 @@ func (c *upConfig) embedded() bool { return c.Store.URL == "" }
 func (c *upConfig) validate() error {
 	_, wsErr := berth.ParseID("workspace", c.Workspace)
 	_, userErr := berth.ParseID("user", c.User)
-	err := errors.Join(c.checkState(), c.checkListen(), c.checkPreviewHost(), c.checkStore(), c.checkSandboxes(), wsErr, userErr)
+	err := errors.Join(c.checkState(), c.checkListen(), c.checkPreviewHost(), c.checkStore(), c.checkQuotas(), c.checkSandboxes(), wsErr, userErr)
 	if c.GatewayUID <= 0 || c.GatewayUID == machineUID || c.GatewayUID > 1<<31-2 {
 		err = errors.Join(err, fmt.Errorf("invalid gateway_uid %d: it must be a user id of its own, neither root's nor the machines' (%d): %w",
 			c.GatewayUID, machineUID, fs.ErrInvalid))
@@ -194,6 +197,25 @@ func (c *upConfig) checkStore() error {
 		return fmt.Errorf("invalid store: url is given without bucket: %w", fs.ErrInvalid)
 	case c.credentials.accessKey == "" || c.credentials.secretKey == "":
 		return fmt.Errorf("cannot use store %s: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be set: %w", c.Store.URL, fs.ErrInvalid)
+	}
+	return nil
+}
+
+// defaultQuotas are the limits of an installation that was told none.
+func defaultQuotas() fusefs.Quotas {
+	tree := fusefs.Quota{Bytes: 20 << 30, Files: 1_000_000}
+	return fusefs.Quotas{Member: tree, Shared: tree, Session: tree, Home: tree,
+		Workspace: fusefs.Quota{Bytes: 10 * tree.Bytes, Files: 10 * tree.Files}}
+}
+
+func (c *upConfig) checkQuotas() error {
+	q := c.Quotas
+	for name, quota := range map[string]fusefs.Quota{
+		"member": q.Member, "shared": q.Shared, "session": q.Session, "home": q.Home, "workspace": q.Workspace,
+	} {
+		if quota.Bytes < 0 || quota.Files < 0 {
+			return fmt.Errorf("invalid quotas: %s is below zero; 0 is no limit: %w", name, fs.ErrInvalid)
+		}
 	}
 	return nil
 }

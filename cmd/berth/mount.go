@@ -39,6 +39,7 @@ type mountCommand struct {
 	bucket     string
 	region     string
 	exclusive  bool
+	quota      fusefs.Quota
 	mediated   bool
 	log        *slog.Logger
 
@@ -78,6 +79,8 @@ berth flush --state DIR and berth status --state DIR talk to it.`,
 	cmd.Flags().StringVar(&m.bucket, "bucket", "", "the `NAME` of the bucket; needed with --store")
 	cmd.Flags().StringVar(&m.region, "region", "", "the bucket's `REGION`, where the endpoint asks for it")
 	cmd.Flags().BoolVar(&m.exclusive, "exclusive", false, "nobody else writes to the bucket: believe what is cached for long")
+	cmd.Flags().Int64Var(&m.quota.Bytes, "quota-bytes", 0, "refuse writes beyond `N` bytes of files, by apparent size; 0 is no limit")
+	cmd.Flags().Int64Var(&m.quota.Files, "quota-files", 0, "refuse more than `N` files and directories; 0 is no limit")
 	cmd.Flags().BoolVar(&m.mediated, "no-passthrough", false, "read and write through this process, as on kernels before 6.9")
 	return cmd
 }
@@ -87,6 +90,9 @@ berth flush --state DIR and berth status --state DIR talk to it.`,
 func (m *mountCommand) run(ctx context.Context, ready func()) (err error) {
 	if m.storeURL == "" != (m.bucket == "") {
 		return &usageError{errors.New("--store and --bucket belong together")}
+	}
+	if m.quota.Bytes < 0 || m.quota.Files < 0 {
+		return &usageError{errors.New("--quota-bytes and --quota-files cannot be below zero")}
 	}
 	if _, err := raiseOpenFiles(); err != nil {
 		m.log.Warn("Cannot raise the limit of open files", "cause", err)
@@ -112,7 +118,8 @@ func (m *mountCommand) run(ctx context.Context, ready func()) (err error) {
 		revalidate = 0
 	}
 	m.fs, err = fusefs.Open(ctx, fusefs.Options{StateDir: m.state.path, Store: m.store, Mountpoint: m.mountpoint,
-		WholeBucket: true, Revalidate: revalidate, NoPassthrough: m.mediated, Logger: m.log})
+		WholeBucket: true, Revalidate: revalidate, NoPassthrough: m.mediated, Logger: m.log,
+		BucketQuota: m.quota})
 	if err != nil {
 		return err
 	}

@@ -33,8 +33,9 @@ type mountdConfig struct {
 	MachineUID int `json:"machine_uid"`
 	MachineGID int `json:"machine_gid"`
 
-	TemplateDir       string  `json:"template_dir"`       // "" = machines have an empty project directory
-	RevalidateSeconds float64 `json:"revalidate_seconds"` // how long to believe what the store said, unless it is exclusive
+	TemplateDir       string        `json:"template_dir"` // "" = machines have an empty project directory
+	Quotas            fusefs.Quotas `json:"quotas"`
+	RevalidateSeconds float64       `json:"revalidate_seconds"` // how long to believe what the store said, unless it is exclusive
 }
 
 // mountdStore names the bucket and how to use it.
@@ -206,7 +207,7 @@ func (m *mountd) openFS(ctx context.Context) (err error) {
 	m.fs, err = fusefs.Open(ctx, fusefs.Options{
 		StateDir: m.conf.State, Store: m.store, Mountpoint: m.host.FSDir(), Logger: m.log,
 		Owner:      &fusefs.Owner{UID: uint32(m.conf.MachineUID), GID: uint32(m.conf.MachineGID)},
-		Revalidate: revalidate, IDMapped: true,
+		Revalidate: revalidate, IDMapped: true, Quotas: m.conf.Quotas,
 	})
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -134,6 +135,11 @@ func (r statusReport) print(out io.Writer, now time.Time) error {
 	}
 	line("open", "%d files", f.Open)
 	line("cache", "%s, passthrough %s", size(f.CacheBytes), onOff(f.Passthrough))
+	for _, t := range f.Trees {
+		if t.Full {
+			line("full", "%s, with %s in %d files: remove some or raise its quota", cmp.Or(t.Tree, "the bucket"), size(t.Used.Bytes), t.Used.Files)
+		}
+	}
 	if f.Hidden > 0 {
 		line("hidden", "%d keys of the bucket that no path can show", f.Hidden)
 	}

@@ -27,6 +27,7 @@ func TestStatusForPeople(t *testing.T) {
 	busy.FileSystem = fusefs.Status{
 		Dirty: 3, DirtyBytes: 2048, Deletes: 1, Uploads: 2, Oldest: now.Add(-time.Minute),
 		StoreError: "it is away", StoreErrAt: now.Add(-time.Second), Hidden: 4, Passthrough: true,
+		Trees: []fusefs.TreeStatus{{Tree: "w/shared", Used: fusefs.Quota{Bytes: 1 << 30, Files: 9}, Full: true}, {Tree: "w/members/me"}},
 	}
 	busy.Machines = &machineCount{Running: 5, Warm: 6}
 	broken := idle
@@ -38,7 +39,7 @@ func TestStatusForPeople(t *testing.T) {
 		not    []string
 	}{
 		{"idle", idle, []string{"nothing", "passthrough off", "process 7"}, []string{"machines", "store error", "hidden"}},
-		{"busy", busy, []string{"3 files (2.0 KiB)", "1 deletes", "1m0s", "it is away", "4 keys", "5 running, 6 warm", "passthrough on"}, []string{"nothing"}},
+		{"busy", busy, []string{"3 files (2.0 KiB)", "1 deletes", "1m0s", "it is away", "4 keys", "5 running, 6 warm", "passthrough on", "w/shared, with 1.0 GiB in 9 files"}, []string{"nothing", "w/members/me"}},
 		{"machines unknown", broken, []string{"no sandboxd"}, []string{"0 running"}},
 	}
 	for _, tt := range tests {

@@ -119,6 +119,7 @@ func (in *installation) mountdConfig() mountdConfig {
 		MachineGID:  machineGID,
 		TemplateDir: in.state.templateDir(),
 
+		Quotas:            in.conf.Quotas,
 		RevalidateSeconds: revalidateSeconds,
 	}
 	if in.conf.embedded() {
