@@ -14,6 +14,10 @@ const (
 	OpAttr   ChangeOp = "attr"   // mode, times or xattrs
 )
 
+// PutPrefix begins the name of the temporary file through which berth itself
+// writes a file as a whole. Nobody needs to see it.
+const PutPrefix = ".berth-put-"
+
 // A FileKind says what is at a path.
 type FileKind string
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/preview"
+	"berth"
 )
 
 func (g *gateway) list(token, path string) []entryAnswer {
@@ -264,7 +264,7 @@ func TestPutKeepsMode(t *testing.T) {
 	if err != nil || info.Mode().Perm() != fs.FileMode(0o755) {
 		t.Errorf("the mode is %v, %v; want 0755", info.Mode(), err)
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(file), preview.PutPrefix+"*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(file), berth.PutPrefix+"*"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}

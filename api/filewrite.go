@@ -17,7 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sys/unix"
 
-	"berth/preview"
+	"berth"
 )
 
 // removeTime is how long removing a directory with all in it may take.
@@ -98,7 +98,7 @@ func (w *upload) run(c echo.Context) (info fs.FileInfo, created bool, err error)
 	if old != nil && old.Mode().IsRegular() {
 		mode = old.Mode().Perm()
 	}
-	w.temp = path.Join(w.dir, preview.PutPrefix+strings.ToLower(rand.Text()[:16]))
+	w.temp = path.Join(w.dir, berth.PutPrefix+strings.ToLower(rand.Text()[:16]))
 	f, err := within(ctx, w.s, func() (*os.File, error) { return w.create(mode) }, w.discard)
 	if err != nil {
 		return nil, false, err

@@ -3,54 +3,55 @@ package fusefs
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"berth/fusefs/index"
 )
 
-// asidePath returns the path below its tree's root of a name that is about to
-// change, and the tree's checkpoint, if what it has now is still to be set aside.
-func (t *txn) asidePath(parent *index.Inode, name string) (path string, checkpoint uint64, err error) {
-	checkpoint = t.f.saves.at(parent.Tree)
+// What was before a checkpoint is noted when it is about to change for the first
+// time since: here what a directory has under a name, and what a file holds.
+
+// noteEntry notes what a directory has under a name; n is nil when that is
+// nothing.
+func (t *txn) noteEntry(dir *index.Inode, name string, n *index.Inode) error {
+	checkpoint := t.f.saves.at(dir.Tree)
 	if checkpoint == 0 {
-		return "", 0, nil
-	}
-	tree, ok := t.f.trees.prefix(parent.Tree)
-	prefix, err := t.prefix(parent)
-	if err != nil || !ok {
-		return "", 0, err
-	}
-	path = strings.TrimPrefix(prefix, tree) + name
-	_, done, err := t.f.db.Saved(parent.Tree, path, checkpoint)
-	if err != nil || done {
-		return "", 0, err
-	}
-	return path, checkpoint, nil
-}
-
-// asideAbsent notes that a name which is about to be made did not exist.
-func (t *txn) asideAbsent(parent *index.Inode, name string) error {
-	path, checkpoint, err := t.asidePath(parent, name)
-	if err == nil && checkpoint != 0 {
-		t.PutSaved(index.Saved{Tree: parent.Tree, Path: path, Checkpoint: checkpoint, At: t.now, Absent: true})
-	}
-	return err
-}
-
-// asideRemoved sets aside the content of a file that loses a name. If that was
-// the last, its content file is kept instead of removed; else the content lives
-// on under the other names.
-func (t *txn) asideRemoved(parent *index.Inode, name string, n *index.Inode) error {
-	if !n.IsFile() {
 		return nil
 	}
-	path, checkpoint, err := t.asidePath(parent, name)
+	if _, done, err := t.f.db.OldEntry(dir.Ino, name, checkpoint); err != nil || done {
+		return err
+	}
+	e := index.OldEntry{Tree: dir.Tree, Parent: dir.Ino, Name: name, Checkpoint: checkpoint}
+	if n != nil {
+		e.Ino, e.Type = n.Ino, n.Mode&index.TypeMask
+	}
+	t.PutOldEntry(e)
+	return nil
+}
+
+// noteNew notes that a name is about to be given to a new inode.
+func (t *txn) noteNew(dir *index.Inode, name string, n *index.Inode) error {
+	t.f.saves.bear(dir.Tree, n.Ino)
+	return t.noteEntry(dir, name, nil)
+}
+
+// noteRemoved notes a name that an inode is about to lose. If that is the last of
+// a file, its content file is kept instead of removed; else the content lives on
+// under the other names.
+func (t *txn) noteRemoved(dir *index.Inode, name string, n *index.Inode) error {
+	if err := t.noteEntry(dir, name, n); err != nil || !n.IsFile() || n.Links > 1 {
+		return err
+	}
+	checkpoint, err := t.f.toSave(n)
 	if err != nil || checkpoint == 0 {
 		return err
 	}
+	path, err := t.f.db.Path(index.Name{Parent: dir.Ino, Name: name})
+	if err != nil {
+		return err
+	}
 	s := savedOf(n, path, checkpoint, t.now)
-	if n.Links <= 1 && !n.Remote && n.Gen > 0 {
-		s.File = asideName(n, checkpoint)
+	if !n.Remote && n.Gen > 0 {
+		s.File = asideName(n.Ino, n.Gen, checkpoint)
 		if t.asides == nil {
 			t.asides = make(map[index.Ino]string)
 		}
@@ -60,16 +61,17 @@ func (t *txn) asideRemoved(parent *index.Inode, name string, n *index.Inode) err
 	return nil
 }
 
-// asideMoved notes what was under a name that a file leaves for another.
-func (t *txn) asideMoved(parent *index.Inode, name string, n *index.Inode) error {
-	if !n.IsFile() {
-		return nil
+// toSave returns the checkpoint for which a file's content is still to be set
+// aside, 0 if there is none.
+func (f *FS) toSave(n *index.Inode) (checkpoint uint64, err error) {
+	checkpoint = f.saves.at(n.Tree)
+	if checkpoint == 0 || f.saves.born(n.Tree, n.Ino) {
+		return 0, nil
 	}
-	path, checkpoint, err := t.asidePath(parent, name)
-	if err == nil && checkpoint != 0 {
-		t.PutSaved(savedOf(n, path, checkpoint, t.now))
+	if _, done, err := f.db.Saved(n.Ino, checkpoint); err != nil || done {
+		return 0, err
 	}
-	return err
+	return checkpoint, nil
 }
 
 func savedOf(n *index.Inode, path string, checkpoint uint64, now int64) index.Saved {
@@ -77,47 +79,55 @@ func savedOf(n *index.Inode, path string, checkpoint uint64, now int64) index.Sa
 		Mode: n.Mode, Mtime: n.Mtime, Stamp: n.Stamp, At: now}
 }
 
-func asideName(n *index.Inode, checkpoint uint64) string {
-	return fmt.Sprintf("%d.%d.%d", n.Ino, n.Gen, checkpoint)
+// asideName names the bytes of a Saved; parseAside reads it back.
+func asideName(ino index.Ino, gen, checkpoint uint64) string {
+	return fmt.Sprintf("%d.%d.%d", ino, gen, checkpoint)
+}
+
+func parseAside(name string) (ino index.Ino, checkpoint uint64, ok bool) {
+	var gen uint64
+	n, err := fmt.Sscanf(name, "%d.%d.%d", &ino, &gen, &checkpoint)
+	return ino, checkpoint, err == nil && n == 3
 }
 
 // setAsideLocked sets aside the content of a file before somebody gets to write to
 // it. That it cannot be kept does not keep the writer from writing.
 func (f *FS) setAsideLocked(o *openFile, n *index.Inode) error {
-	checkpoint := f.saves.at(n.Tree)
-	if checkpoint == 0 || n.Gen == 0 || n.Links == 0 {
+	if n.Gen == 0 || n.Links == 0 {
 		return nil
 	}
-	names, err := f.db.Names(n)
+	checkpoint, err := f.toSave(n)
+	if err != nil || checkpoint == 0 {
+		return err
+	}
+	return f.saveLocked(o, n, checkpoint, asideCopy)
+}
+
+// saveLocked writes a Saved of a file as it is now, with its bytes unless they
+// have to be copied and are more than most.
+func (f *FS) saveLocked(o *openFile, n *index.Inode, checkpoint uint64, most int64) error {
+	s, err := f.describeSaved(n, checkpoint)
 	if err != nil {
 		return err
 	}
-	var saves []index.Saved
-	for _, name := range names {
-		path, err := f.db.Path(name)
-		if err != nil {
-			return err
-		}
-		if _, done, err := f.db.Saved(n.Tree, path, checkpoint); err != nil || done {
-			return err
-		}
-		saves = append(saves, savedOf(n, path, checkpoint, f.now().UnixNano()))
-	}
-	file := ""
-	if !n.Remote && (f.cache.Reflink() || n.Size <= asideCopy) {
-		file = asideName(n, checkpoint)
-		if err := f.cloneAsideLocked(o, file); err != nil {
+	if n.Gen > 0 && !n.Remote && (f.cache.Reflink() || n.Size <= most) {
+		s.File = asideName(n.Ino, n.Gen, checkpoint)
+		if err := f.cloneAsideLocked(o, s.File); err != nil {
 			f.log.Warn("Cannot set aside a file before it is changed", "inode", n.Ino, "cause", err)
-			file = ""
+			s.File = ""
 		}
 	}
-	return f.db.Update(func(b *index.Batch) error {
-		for _, s := range saves {
-			s.File = file
-			b.PutSaved(s)
-		}
-		return nil
-	})
+	return f.db.Update(func(b *index.Batch) error { b.PutSaved(s); return nil })
+}
+
+// describeSaved is savedOf under the first of an inode's names.
+func (f *FS) describeSaved(n *index.Inode, checkpoint uint64) (index.Saved, error) {
+	path := ""
+	names, err := f.db.Names(n)
+	if err == nil && len(names) > 0 {
+		path, err = f.db.Path(names[0])
+	}
+	return savedOf(n, path, checkpoint, f.now().UnixNano()), err
 }
 
 func (f *FS) cloneAsideLocked(o *openFile, name string) error {

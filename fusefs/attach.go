@@ -216,29 +216,3 @@ func (f *FS) purge(ctx context.Context, prefix string) error {
 		after = page.Next
 	}
 }
-
-// forgetSaves removes what was set aside of a tree.
-func (f *FS) forgetSaves(root index.Ino) error {
-	var saves []index.Saved
-	err := f.db.AllSaved(func(s index.Saved) bool {
-		if s.Tree == root {
-			saves = append(saves, s)
-		}
-		return true
-	})
-	if err != nil || len(saves) == 0 {
-		return err
-	}
-	err = f.db.Update(func(b *index.Batch) error {
-		for _, s := range saves {
-			b.DeleteSaved(s)
-		}
-		return nil
-	})
-	for _, s := range saves {
-		if err == nil && s.File != "" {
-			err = f.cache.RemoveBefore(s.File)
-		}
-	}
-	return err
-}

@@ -1,17 +1,11 @@
 package fusefs
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"berth"
 	"berth/fusefs/index"
@@ -19,46 +13,75 @@ import (
 
 // Bounds of what is set aside.
 const (
-	asideCopy  = 64 << 20 // copied at most for one file; above it only reflinks
-	asideAge   = 24 * time.Hour
-	asideBytes = 4 << 30
+	asideCopy = 64 << 20 // copied at most for one file; above it only reflinks
+	openCopy  = 4 << 20  // the same for one that is open for writing at a checkpoint,
+	openMost  = 1000     // of which so many are copied
+	maxBorn   = 1 << 18  // new inodes that are remembered for one tree
 
-	checkpointSetting = "checkpoint"        // the last number given
-	oldestSetting     = "checkpoint/oldest" // the first whose contents are all kept
+	checkpointSetting = "checkpoint" // the last number given
 )
-
-// ErrNotKept says that a file had other content at a checkpoint, and that it is
-// not kept: it was too large to copy, or the checkpoint is too old.
-var ErrNotKept = errors.New("the earlier content is not kept")
-
-// A Version describes a generation of a file's content.
-type Version struct {
-	Gen   uint64
-	Size  int64
-	Mode  uint32
-	Mtime time.Time
-	Stamp string
-}
 
 // A saveTable knows the current checkpoint of each tree that has one.
 type saveTable struct {
-	mu      sync.RWMutex // protects current
-	current map[index.Ino]uint64
+	mu      sync.RWMutex // protects current, and all in it
+	current map[index.Ino]*epoch
+}
+
+// An epoch is the time since a checkpoint of a tree.
+type epoch struct {
+	checkpoint uint64
+	born       map[index.Ino]struct{} // inodes that were made in it: they held nothing at the checkpoint
 }
 
 func (s *saveTable) at(tree index.Ino) uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.current[tree]
+	if e := s.current[tree]; e != nil {
+		return e.checkpoint
+	}
+	return 0
 }
 
 func (s *saveTable) set(tree index.Ino, checkpoint uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil {
-		s.current = make(map[index.Ino]uint64)
+		s.current = make(map[index.Ino]*epoch)
 	}
-	s.current[tree] = checkpoint
+	s.current[tree] = &epoch{checkpoint: checkpoint}
+}
+
+// clear ends the checkpoints of a tree.
+func (s *saveTable) clear(tree index.Ino) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.current, tree)
+}
+
+// bear notes a new inode. One that is forgotten costs that its content is set
+// aside for nothing.
+func (s *saveTable) bear(tree, ino index.Ino) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.current[tree]
+	if e == nil {
+		return
+	}
+	if e.born == nil || len(e.born) >= maxBorn {
+		e.born = make(map[index.Ino]struct{})
+	}
+	e.born[ino] = struct{}{}
+}
+
+func (s *saveTable) born(tree, ino index.Ino) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e := s.current[tree]
+	if e == nil {
+		return false
+	}
+	_, ok := e.born[ino]
+	return ok
 }
 
 // loadSaves reads the checkpoints of the trees.
@@ -67,182 +90,169 @@ func (f *FS) loadSaves() error {
 	if err != nil {
 		return err
 	}
-	for prefix, root := range trees {
-		n, err := f.db.Setting(checkpointSetting + "/" + prefix)
+	for _, root := range trees {
+		err := f.db.Checkpoints(root, func(c index.Checkpoint) bool {
+			f.saves.set(root, c.Number)
+			return false
+		})
 		if err != nil {
 			return err
 		}
-		f.saves.set(root, n)
 	}
 	return nil
 }
 
 // Checkpoint pins what the files of the trees hold now and returns its number,
-// greater than all before. From then on the content of a file is set aside before
-// it is changed for the first time.
+// greater than all before. From then on what a name or a file had is noted before
+// it changes for the first time.
 func (f *FS) Checkpoint(ctx context.Context, trees []berth.Tree) (uint64, error) {
-	var number uint64
-	roots := make([]index.Ino, len(trees))
-	err := f.db.Update(func(b *index.Batch) error {
+	number, err := f.checkpoint(trees)
+	if err != nil {
+		return 0, fmt.Errorf("cannot make a checkpoint: %w", err)
+	}
+	return number, nil
+}
+
+func (f *FS) checkpoint(trees []berth.Tree) (number uint64, err error) {
+	var roots []index.Ino
+	for _, t := range trees {
+		root, err := f.treeRoot(t)
+		if err != nil {
+			return 0, err
+		}
+		roots = append(roots, root)
+	}
+	f.freezeOpen(roots)
+	clock := f.sync.Clock().Now().Time
+	err = f.db.Update(func(b *index.Batch) error {
 		last, err := f.db.Setting(checkpointSetting)
 		if err != nil {
 			return err
 		}
 		number = last + 1
 		b.PutSetting(checkpointSetting, number)
-		for i, t := range trees {
-			root, ok, err := f.db.Tree(t.Prefix())
-			if err != nil {
-				return err
-			}
-			if !ok {
-				return fmt.Errorf("tree %s is not attached: %w", t, fs.ErrNotExist)
-			}
-			roots[i] = root
-			b.PutSetting(checkpointSetting+"/"+t.Prefix(), number)
+		for _, root := range roots {
+			b.PutCheckpoint(root, number, clock)
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("cannot make a checkpoint: %w", err)
+		return 0, err
 	}
+	before := make(map[index.Ino]uint64)
 	for _, root := range roots {
+		before[root] = f.saves.at(root)
 		f.saves.set(root, number)
 	}
-	return number, nil
+	// Those that are opened from now on see the number.
+	return number, f.pinOpen(before, number)
 }
 
-// Before returns what a path of a tree held at a checkpoint. fs.ErrNotExist means
-// that it was no file then; ErrNotKept that nobody knows any more. The caller
-// closes the reader.
-func (f *FS) Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (Version, io.ReadCloser, error) {
-	v, r, err := f.before(ctx, t, path, checkpoint)
-	if err != nil {
-		return Version{}, nil, fmt.Errorf("cannot read %s/%s as it was: %w", t, path, err)
+// treeRoot returns the root of a tree. Where the whole bucket is mounted it is the
+// zero Tree.
+func (f *FS) treeRoot(t berth.Tree) (index.Ino, error) {
+	whole := t == berth.Tree{}
+	if whole != f.opts.WholeBucket {
+		return 0, fmt.Errorf("invalid tree %q: whole buckets have no trees, and other mounts nothing else (whole bucket: %v): %w", treeString(t), f.opts.WholeBucket, fs.ErrInvalid)
 	}
-	return v, r, nil
-}
-
-func (f *FS) before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (Version, io.ReadCloser, error) {
+	if whole {
+		return index.RootIno, nil
+	}
 	root, ok, err := f.db.Tree(t.Prefix())
-	if err != nil || !ok {
-		return Version{}, nil, cmp.Or(err, fs.ErrNotExist)
+	if err == nil && !ok {
+		err = fmt.Errorf("tree %s is not attached: %w", t, fs.ErrNotExist)
 	}
-	oldest, err := f.db.Setting(oldestSetting)
-	if err != nil {
-		return Version{}, nil, err
-	}
-	if checkpoint < oldest {
-		return Version{}, nil, ErrNotKept
-	}
-	s, ok, err := f.db.Saved(root, path, checkpoint)
-	if err != nil {
-		return Version{}, nil, err
-	}
-	if !ok {
-		return f.present(ctx, root, path)
-	}
-	v := Version{Gen: s.Gen, Size: s.Size, Mode: s.Mode, Mtime: time.Unix(0, s.Mtime), Stamp: s.Stamp.String()}
-	if s.Absent {
-		return v, nil, fs.ErrNotExist
-	}
-	if s.File != "" {
-		file, err := f.cache.OpenBefore(s.File)
-		if errors.Is(err, fs.ErrNotExist) && f.orphans.has(s.Ino) {
-			file, err = f.cache.Open(s.Ino, os.O_RDONLY) // on its way there
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			err = ErrNotKept // the process died before the bytes were set aside
-		}
-		return v, file, err
-	}
-	// The name went, but the file may live on unchanged under another.
-	n, err := f.db.Inode(s.Ino)
-	if err != nil || n.Gen != s.Gen || f.Busy(n.Ino) {
-		return v, nil, ErrNotKept
-	}
-	file, err := f.openContent(ctx, &n)
-	return v, file, err
+	return root, err
 }
 
-// present opens a path as it is now: nothing of it was set aside since.
-func (f *FS) present(ctx context.Context, root index.Ino, path string) (Version, io.ReadCloser, error) {
-	at, err := f.db.Inode(root)
-	if err != nil {
-		return Version{}, nil, err
+// treeString returns a tree's place in the bucket, "" for the whole bucket.
+func treeString(t berth.Tree) string {
+	if t == (berth.Tree{}) {
+		return ""
 	}
-	for name := range strings.SplitSeq(path, "/") {
-		e, err := f.db.Lookup(at.Ino, name)
-		if err != nil {
-			return Version{}, nil, err
-		}
-		if at, err = f.db.Inode(e.Ino); err != nil {
-			return Version{}, nil, err
-		}
-	}
-	if !at.IsFile() {
-		return Version{}, nil, fs.ErrNotExist
-	}
-	v := Version{Gen: at.Gen, Size: at.Size, Mode: at.Mode, Mtime: time.Unix(0, at.Mtime), Stamp: at.Stamp.String()}
-	file, err := f.openContent(ctx, &at)
-	return v, file, err
+	return t.String()
 }
 
-// openContent opens the content of an inode for reading, fetching it first.
-func (f *FS) openContent(ctx context.Context, n *index.Inode) (*os.File, error) {
-	if n.Remote {
-		if err := f.sync.Fetch(ctx, n.Ino); err != nil {
-			return nil, err
+// freezeOpen makes what open files of some trees hold generations, as far as that
+// is cheap: of what was closed just now the kernel may not have told yet.
+func (f *FS) freezeOpen(roots []index.Ino) {
+	left := openMost
+	for _, o := range f.opens.all() {
+		o.mu.Lock()
+		if n, err := f.db.Inode(o.ino); err == nil && slices.Contains(roots, n.Tree) && o.marked {
+			copied, err := f.freezeSmallLocked(o, left > 0)
+			if err != nil {
+				f.log.Warn("Cannot pin an open file", "inode", o.ino, "cause", err)
+			}
+			if copied {
+				left--
+			}
 		}
+		o.mu.Unlock()
+		f.opens.put(o, 1)
 	}
-	return f.cache.Open(n.Ino, os.O_RDONLY)
 }
 
-// pruneSaves removes what was set aside too long ago, or is too much, the oldest
-// first.
-func (f *FS) pruneSaves() error {
-	var all []index.Saved
-	if err := f.db.AllSaved(func(s index.Saved) bool { all = append(all, s); return true }); err != nil {
-		return err
+// freezeSmallLocked settles a file, or makes what it holds a generation if it is
+// small and may be copied.
+func (f *FS) freezeSmallLocked(o *openFile, mayCopy bool) (copied bool, err error) {
+	if o.writers == 0 {
+		f.settleLocked(o)
 	}
-	files, err := f.cache.Befores()
-	if err != nil {
-		return err
+	if !o.marked || !mayCopy {
+		return false, nil
 	}
-	var bytes int64
-	for _, size := range files {
-		bytes += size
+	st, err := f.statLocked(o)
+	if err != nil || !changedSince(o.base, st) || !f.cache.Reflink() && st.Size > openCopy {
+		return false, err
 	}
-	slices.SortFunc(all, func(a, b index.Saved) int { return cmp.Compare(a.At, b.At) })
-	old := f.now().Add(-asideAge).UnixNano()
-	cut := 0
-	for cut < len(all) && (all[cut].At < old || bytes > asideBytes) {
-		bytes -= files[all[cut].File]
-		cut++
-	}
-	if cut == 0 {
-		return nil
-	}
-	return f.dropSaves(all[:cut])
+	return true, f.freezeLocked(o)
 }
 
-func (f *FS) dropSaves(saves []index.Saved) error {
-	err := f.db.Update(func(b *index.Batch) error {
-		oldest, err := f.db.Setting(oldestSetting)
+// pinOpen pins the last generation of each file that is open for writing: by a copy
+// if it was not changed since, else from the checkpoint before, whose number is
+// given.
+func (f *FS) pinOpen(before map[index.Ino]uint64, number uint64) error {
+	for _, o := range f.opens.all() {
+		o.mu.Lock()
+		err := f.pinOpenLocked(o, before, number)
+		o.mu.Unlock()
+		f.opens.put(o, 1)
 		if err != nil {
 			return err
 		}
-		for _, s := range saves {
-			oldest = max(oldest, s.Checkpoint+1)
-			b.DeleteSaved(s)
-		}
-		b.PutSetting(oldestSetting, oldest)
+	}
+	return nil
+}
+
+func (f *FS) pinOpenLocked(o *openFile, before map[index.Ino]uint64, number uint64) error {
+	n, err := f.db.Inode(o.ino)
+	if err != nil {
+		return ignoreNotExist(err)
+	}
+	last, wanted := before[n.Tree]
+	if !wanted || !o.marked {
 		return nil
-	})
-	for _, s := range saves {
-		if err == nil && s.File != "" {
-			err = f.cache.RemoveBefore(s.File)
+	}
+	if _, done, err := f.db.Saved(n.Ino, number); err != nil || done {
+		return err
+	}
+	if st, err := f.statLocked(o); err == nil && !changedSince(o.base, st) {
+		return f.saveLocked(o, &n, number, openCopy)
+	}
+	s, err := f.describeSaved(&n, number)
+	if err != nil {
+		return err
+	}
+	old, ok, err := f.db.Saved(n.Ino, last)
+	if err != nil {
+		return err
+	}
+	if ok && old.Gen == n.Gen && old.File != "" {
+		s.File = asideName(n.Ino, n.Gen, number)
+		if err := f.cache.LinkBefore(old.File, s.File); err != nil {
+			s.File = ""
 		}
 	}
-	return err
+	return f.db.Update(func(b *index.Batch) error { b.PutSaved(s); return nil })
 }

@@ -16,7 +16,7 @@ import (
 // beforeIs checks what a path held at a checkpoint; want nil = it was not there.
 func (r *rig) beforeIs(t *testing.T, tree berth.Tree, path string, at uint64, want *string) {
 	t.Helper()
-	v, body, err := r.Before(t.Context(), tree, path, at)
+	body, size, err := r.Before(t.Context(), tree, path, at)
 	if want == nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s at %d: got %v, want fs.ErrNotExist", path, at, err)
@@ -29,8 +29,8 @@ func (r *rig) beforeIs(t *testing.T, tree berth.Tree, path string, at uint64, wa
 	}
 	defer body.Close()
 	got, err := io.ReadAll(body)
-	if err != nil || string(got) != *want || v.Size != int64(len(got)) {
-		t.Errorf("%s at %d: got %q, %d bytes said, %v, want %q", path, at, got, v.Size, err, *want)
+	if err != nil || string(got) != *want || size != int64(len(got)) {
+		t.Errorf("%s at %d: got %q, %d bytes said, %v, want %q", path, at, got, size, err, *want)
 	}
 }
 
@@ -60,7 +60,6 @@ func TestCheckpoints(t *testing.T) {
 	must(t, os.Rename(root+"temp", root+"replaced"))
 	must(t, os.Rename(root+"moved", root+"moved-here"))
 	must(t, os.Truncate(root+"truncated", 3))
-	str := func(s string) *string { return &s }
 	check := func() {
 		t.Helper()
 		for _, name := range []string{"written", "appended", "removed", "replaced", "truncated", "moved", "kept"} {
@@ -105,8 +104,10 @@ func TestOldCheckpointsGo(t *testing.T) {
 	n, err := r.Checkpoint(t.Context(), []berth.Tree{tree})
 	must(t, err)
 	must(t, os.WriteFile(f, []byte("new"), 0o644))
-	ahead.Store(int64(asideAge + time.Hour))
-	must(t, r.pruneSaves())
+	ahead.Store(int64(checkAge + time.Hour))
+	must(t, r.keepSaved(t.Context(), keepAfter))
+	must(t, r.pruneAside())
+	must(t, r.pruneCheckpoints())
 	if _, _, err := r.Before(t.Context(), tree, "f", n); !errors.Is(err, ErrNotKept) {
 		t.Errorf("got %v, want ErrNotKept", err)
 	}

@@ -155,6 +155,11 @@ func (r *rawFS) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekO
 	err := f.withOpen(index.Ino(in.NodeId), func(o *openFile) error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
+		if o.blocks != nil {
+			off, err := seekBlocks(o.blocks, int64(in.Offset), int(in.Whence))
+			out.Offset = uint64(off)
+			return err
+		}
 		if o.r == nil {
 			return syscall.EBADF
 		}
@@ -192,6 +197,9 @@ func (r *rawFS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) 
 	err := f.withOpen(index.Ino(in.NodeId), func(o *openFile) error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
+		if o.blocks != nil {
+			return syscall.EOPNOTSUPP // the kernel then reads, which fetches the pieces
+		}
 		if o.r == nil {
 			return syscall.EBADF
 		}

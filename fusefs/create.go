@@ -118,7 +118,7 @@ func (f *FS) make(c caller, h *fuse.InHeader, name string, n index.Inode, mark *
 		case n.Stored():
 			t.enqueue(n.Ino)
 		}
-		if err := t.asideAbsent(parent, name); err != nil {
+		if err := t.noteNew(parent, name, &n); err != nil {
 			return err
 		}
 		return t.changedName(berth.OpCreate, &n, index.Name{Parent: dir, Name: name}, "")

@@ -14,7 +14,8 @@
 // in the kernel's hands before the answer. Content is read and written by the
 // kernel itself where passthrough is possible (kernel 6.9, the cache not on
 // overlayfs), else through this process, with the same meaning; one inode keeps
-// one of the two ways while it is open. Nothing waits for the store but what
+// one of the two ways while it is open. A large file that is only in the bucket goes
+// through this process, piece by piece, until nobody has it open. Nothing waits for the store but what
 // needs bytes or names that are not here yet.
 //
 // Guarantees. When close(2) returns, the death of this process loses nothing of

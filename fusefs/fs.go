@@ -92,6 +92,7 @@ type FS struct {
 	evictNow chan struct{}
 
 	attach    attachTable
+	evicting  sync.Mutex   // makes evict one at a time; taken before openFile.mu
 	cacheUsed atomic.Int64 // bytes of content files, as of the last look
 
 	ctx    context.Context // ends when Close begins to give up
@@ -125,6 +126,7 @@ func Open(ctx context.Context, o Options) (*FS, error) {
 	}
 	f.group.Go(f.watch)
 	f.group.Go(f.evictLoop)
+	f.group.Go(f.keepLoop)
 	f.group.Go(f.meterLoop)
 	return f, nil
 }

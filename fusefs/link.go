@@ -63,7 +63,7 @@ func (t *txn) linkTo(n *index.Inode, dir index.Ino, name string) error {
 	if n.Stored() {
 		t.enqueue(n.Ino)
 	}
-	if err := t.asideAbsent(parent, name); err != nil {
+	if err := t.noteEntry(parent, name, nil); err != nil {
 		return err
 	}
 	return t.changedName(berth.OpCreate, n, index.Name{Parent: dir, Name: name}, "")
@@ -81,6 +81,7 @@ func (f *FS) linkOrphan(ino, dir index.Ino, name string) error {
 		return syscall.ENOENT
 	}
 	n := gone.Inode
+	f.saves.bear(n.Tree, ino)
 	err := f.update(func(t *txn) error {
 		if err := t.roomForOne(n.Tree); err != nil {
 			return err

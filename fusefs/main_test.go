@@ -22,7 +22,9 @@ import (
 const serveEnv = "BERTH_TEST_SERVE"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(serveEnv); dir != "" {
+	if dir, url := os.Getenv(serveEnv), os.Getenv(askedEnv); url != "" {
+		os.Exit(serveAsked(dir, url))
+	} else if dir != "" {
 		os.Exit(serveForTest(dir))
 	}
 	if args := os.Getenv(fsxEnv); args != "" {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/fusefs/index"
+	bucketsync "berth/fusefs/sync"
 )
 
 // errRemote says that the content has to be fetched first.
@@ -23,18 +24,39 @@ const (
 
 func writable(flags uint32) bool { return flags&syscall.O_ACCMODE != syscall.O_RDONLY }
 
-// lockLocal locks an openFile whose content is here or not needed, fetching it
-// first. On an error it is not locked.
-func (f *FS) lockLocal(c caller, o *openFile, trunc bool) error {
+// A need is what the content of a file is wanted for.
+type need int
+
+const (
+	needAll  need = iota // all of it, to be changed
+	needRead             // to be read: pieces will do
+	needNone             // it is thrown away
+)
+
+// lockLocal locks an openFile whose content is here as far as it is needed,
+// fetching it first. On an error it is not locked.
+func (f *FS) lockLocal(c caller, o *openFile, what need) error {
 	for {
 		o.mu.Lock()
 		n, err := f.inode(o.ino)
-		if err == nil && (!n.Remote || o.r != nil || trunc) {
-			return nil
+		if err == nil {
+			ready := !n.Remote || o.r != nil || what == needNone || what == needRead && o.blocks != nil
+			if ready && o.blocks != nil && !n.Remote {
+				err = f.leaveBlocksLocked(o)
+			}
+			if ready && err == nil {
+				return nil
+			}
 		}
 		o.mu.Unlock()
 		if err != nil {
 			return err
+		}
+		if what == needRead && n.Size > bucketsync.Large {
+			if ok, err := f.openBlocks(c, o, n.Tree); ok || err != nil {
+				return err
+			}
+			continue
 		}
 		if err := f.takeSpace(c, o.ino, n.Size); err != nil {
 			return err
@@ -81,7 +103,14 @@ func (f *FS) openHandle(c caller, ino index.Ino, flags uint32, out *fuse.OpenOut
 // addHandle counts a handle, whose use of o the caller has counted already.
 // fresh says that the inode has become one that is open for writing.
 func (f *FS) addHandle(c caller, o *openFile, tree index.Ino, write, trunc bool, out *fuse.OpenOut) (fresh bool, err error) {
-	if err := f.lockLocal(c, o, trunc); err != nil {
+	what := needRead
+	switch {
+	case trunc:
+		what = needNone
+	case write:
+		what = needAll
+	}
+	if err := f.lockLocal(c, o, what); err != nil {
 		return false, err
 	}
 	defer o.mu.Unlock()
@@ -157,8 +186,12 @@ func (r *rawFS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.
 	}
 	defer f.opens.put(o, 1)
 	o.mu.Lock()
-	file := o.r
+	file, blocks := o.r, o.blocks
 	o.mu.Unlock()
+	if blocks != nil {
+		n, err := f.readBlocks(callerOf(cancel, &in.InHeader), o, blocks, buf, int64(in.Offset))
+		return fuse.ReadResultData(buf[:n]), f.statusOf("read", in.NodeId, err)
+	}
 	if file == nil {
 		return nil, fuse.EBADF
 	}

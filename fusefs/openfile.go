@@ -13,6 +13,7 @@ import (
 
 	"berth/fusefs/cache"
 	"berth/fusefs/index"
+	bucketsync "berth/fusefs/sync"
 )
 
 // An openFile is a regular file that somebody has open, or that has not settled
@@ -24,11 +25,12 @@ type openFile struct {
 	mu      sync.Mutex // protects the fields below, and the content file against change by two
 	readers int        // handles without and with write access
 	writers int
-	r       *os.File  // the content file, for reading only; what the kernel has as backing file
-	w       *os.File  // the same for writing, only while this process writes itself
-	backing int32     // backing id; used while through
-	tree    index.Ino // that the content file is counted for; fixed while r is open
-	through bool      // passthrough, fixed while r is open
+	r       *os.File           // the content file, for reading only; what the kernel has as backing file
+	w       *os.File           // the same for writing, only while this process writes itself
+	backing int32              // backing id; used while through
+	blocks  *bucketsync.Blocks // instead of r while the content is not all here: reads wait for pieces
+	tree    index.Ino          // that the content file is counted for; fixed while it is open
+	through bool               // passthrough, fixed while r is open
 
 	outlived bool // writers of an earlier process go on, past this one, until it settles
 
@@ -158,6 +160,10 @@ func (t *openTable) closeAll() {
 }
 
 func (o *openFile) closeFiles() {
+	if o.blocks != nil {
+		o.blocks.Close()
+		o.blocks = nil
+	}
 	for _, f := range []**os.File{&o.r, &o.w} {
 		if *f != nil {
 			(*f).Close()
@@ -169,10 +175,13 @@ func (o *openFile) closeFiles() {
 // inUseLocked says whether a handle is open.
 func (o *openFile) inUseLocked() bool { return o.readers+o.writers > 0 }
 
+// isOpenLocked says whether the content is open, whole or in pieces.
+func (o *openFile) isOpenLocked() bool { return o.r != nil || o.blocks != nil }
+
 // takeLocked makes room for the content file of an inode of a tree to be opened.
 // It comes before anything is changed.
 func (f *FS) takeLocked(o *openFile, tree index.Ino) error {
-	if o.r != nil {
+	if o.isOpenLocked() {
 		return nil
 	}
 	o.tree = tree
@@ -181,7 +190,7 @@ func (f *FS) takeLocked(o *openFile, tree index.Ino) error {
 
 // untakeLocked undoes takeLocked when the content file was not opened.
 func (f *FS) untakeLocked(o *openFile) {
-	if o.r == nil {
+	if !o.isOpenLocked() {
 		f.opens.budget.giveBack(o.tree)
 	}
 }
@@ -189,7 +198,7 @@ func (f *FS) untakeLocked(o *openFile) {
 // openLocked opens the content file, after takeLocked, and fixes how it is served:
 // by the kernel, unless it is opened to be written to where a limit is near.
 func (f *FS) openLocked(o *openFile, write bool) error {
-	if o.r != nil {
+	if o.isOpenLocked() {
 		return nil
 	}
 	r, err := f.cache.Open(o.ino, os.O_RDONLY)
@@ -225,7 +234,7 @@ func (f *FS) closeLocked(o *openFile) {
 		o.through = false
 		f.opens.meter(o)
 	}
-	if o.r != nil {
+	if o.isOpenLocked() {
 		f.opens.budget.giveBack(o.tree)
 	}
 	o.closeFiles()

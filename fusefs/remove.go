@@ -102,7 +102,7 @@ func (t *txn) removeName(parent *index.Inode, name string, n *index.Inode) error
 	if err := t.changedName(berth.OpRemove, n, index.Name{Parent: parent.Ino, Name: name}, ""); err != nil {
 		return err
 	}
-	if err := t.asideRemoved(parent, name, n); err != nil {
+	if err := t.noteRemoved(parent, name, n); err != nil {
 		return err
 	}
 	if err := t.dropName(parent, name, n); err != nil {

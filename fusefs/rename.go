@@ -229,16 +229,16 @@ func (r *renaming) move(t *txn, oldParent, newParent *index.Inode, src, dst *ind
 		return err
 	}
 	if dst != nil {
-		if err := t.asideRemoved(newParent, r.newName, dst); err != nil {
+		if err := t.noteRemoved(newParent, r.newName, dst); err != nil {
 			return err
 		}
 		if err := t.dropName(newParent, r.newName, dst); err != nil {
 			return err
 		}
-	} else if err := t.asideAbsent(newParent, r.newName); err != nil {
+	} else if err := t.noteEntry(newParent, r.newName, nil); err != nil {
 		return err
 	}
-	if err := t.asideMoved(oldParent, r.oldName, src); err != nil {
+	if err := t.noteEntry(oldParent, r.oldName, src); err != nil {
 		return err
 	}
 	if err := r.carry(t, oldParent, r.oldName, newParent, r.newName, src); err != nil {
@@ -297,7 +297,7 @@ func (r *renaming) swap(t *txn, oldParent, newParent, src, dst *index.Inode) err
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	err5 := errors.Join(t.asideMoved(oldParent, r.oldName, src), t.asideMoved(newParent, r.newName, dst))
+	err5 := errors.Join(t.noteEntry(oldParent, r.oldName, src), t.noteEntry(newParent, r.newName, dst))
 	if err5 != nil {
 		return err5
 	}

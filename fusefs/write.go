@@ -36,6 +36,9 @@ func (f *FS) beginWriteLocked(o *openFile, trunc bool) error {
 		if err == nil {
 			err = w.Truncate(0)
 		}
+		if err == nil && o.blocks != nil {
+			err = f.leaveBlocksLocked(o)
+		}
 		f.recountLocked(o)
 		return err
 	})
@@ -133,7 +136,11 @@ func (f *FS) alignLocked(o *openFile, n *index.Inode) (cache.Stat, error) {
 func (f *FS) withWriter(c caller, ino index.Ino, trunc bool, do func(o *openFile, fd int) error) error {
 	o := f.opens.get(ino)
 	defer f.opens.put(o, 1)
-	if err := f.lockLocal(c, o, trunc); err != nil {
+	what := needAll
+	if trunc {
+		what = needNone
+	}
+	if err := f.lockLocal(c, o, what); err != nil {
 		return err
 	}
 	defer o.mu.Unlock()

@@ -73,8 +73,3 @@ type fuseFS struct{ *fusefs.FS }
 func (f fuseFS) Changes(since uint64) Subscription { return f.FS.Changes(since) }
 
 func (f fuseFS) Status() any { return f.FS.Status() }
-
-func (f fuseFS) Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error) {
-	v, body, err := f.FS.Before(ctx, t, path, checkpoint)
-	return body, v.Size, err
-}

@@ -313,7 +313,7 @@ func TestChangesNameCalls(t *testing.T) {
 func TestReplacementIsOneWrite(t *testing.T) {
 	f, source := testFeed(t, Options{})
 	sub := f.Subscribe("", everything)
-	temp := "d/" + PutPrefix + "abc"
+	temp := "d/" + berth.PutPrefix + "abc"
 	rename := change("acme/shared", "d/file")
 	rename.Op, rename.From = berth.OpRename, temp
 	source.add(change("acme/shared", temp), rename)

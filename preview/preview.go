@@ -23,10 +23,6 @@ import (
 	"berth"
 )
 
-// PutPrefix begins the name of the temporary file through which the gateway
-// replaces a file. The feed shows such a replacement as one write.
-const PutPrefix = ".berth-put-"
-
 // ErrReset is returned by a Stream that fell behind its source, or whose source
 // does not know the position it was opened at.
 var ErrReset = errors.New("the position in the changes is not known any more")
@@ -145,10 +141,10 @@ func (f Filter) apply(e Event) (Event, bool) {
 // replacement turns the renaming of a put's temporary file into a write, and
 // reports whether the change is to be shown at all.
 func replacement(c berth.Change) (berth.Change, bool) {
-	if strings.HasPrefix(path.Base(c.Path), PutPrefix) {
+	if strings.HasPrefix(path.Base(c.Path), berth.PutPrefix) {
 		return c, false
 	}
-	if c.Op == berth.OpRename && strings.HasPrefix(path.Base(c.From), PutPrefix) {
+	if c.Op == berth.OpRename && strings.HasPrefix(path.Base(c.From), berth.PutPrefix) {
 		c.Op, c.From = berth.OpWrite, ""
 	}
 	return c, true

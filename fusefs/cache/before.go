@@ -35,31 +35,45 @@ func (c *Cache) MoveAside(ino index.Ino, name string) error {
 	return nil
 }
 
+// LinkBefore gives what was set aside a second name there.
+func (c *Cache) LinkBefore(name, second string) error {
+	err := os.Link(c.beforePath(name), c.beforePath(second))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("cannot set aside content again: %w", err)
+	}
+	return nil
+}
+
 // OpenBefore opens for reading what was set aside under a name.
 func (c *Cache) OpenBefore(name string) (*os.File, error) {
 	return openFile(c.beforePath(name), os.O_RDONLY)
 }
 
+// HasBefore says whether something was set aside under a name.
+func (c *Cache) HasBefore(name string) bool {
+	_, err := statPath(c.beforePath(name))
+	return err == nil
+}
+
 // RemoveBefore removes it; that it is not there is no error.
 func (c *Cache) RemoveBefore(name string) error { return removeFile(c.beforePath(name)) }
 
-// Befores returns the names of all that was set aside, with the bytes of disk
-// each takes.
-func (c *Cache) Befores() (map[string]int64, error) {
+// Befores returns the names of all that was set aside, with what each is.
+func (c *Cache) Befores() (map[string]Stat, error) {
 	names, err := readNames(filepath.Join(c.dir, beforeDir))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list what was set aside: %w", err)
 	}
-	out := make(map[string]int64, len(names))
+	out := make(map[string]Stat, len(names))
 	for _, name := range names {
-		info, err := os.Stat(c.beforePath(name))
+		st, err := statPath(c.beforePath(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		out[name] = info.Size()
+		out[name] = st
 	}
 	return out, nil
 }

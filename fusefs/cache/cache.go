@@ -173,10 +173,12 @@ type Stat struct {
 }
 
 // Stat returns the attributes of an inode's content file.
-func (c *Cache) Stat(ino index.Ino) (Stat, error) {
+func (c *Cache) Stat(ino index.Ino) (Stat, error) { return statPath(c.Path(ino)) }
+
+func statPath(path string) (Stat, error) {
 	var st unix.Stat_t
-	if err := ignoringEINTR(func() error { return unix.Stat(c.Path(ino), &st) }); err != nil {
-		return Stat{}, &fs.PathError{Op: "stat", Path: c.Path(ino), Err: err}
+	if err := ignoringEINTR(func() error { return unix.Stat(path, &st) }); err != nil {
+		return Stat{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return fromStat(&st), nil
 }

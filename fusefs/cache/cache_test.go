@@ -232,7 +232,7 @@ func TestSnapshotAndBefore(t *testing.T) {
 	if c.HasSnapshot(ino, 3) {
 		t.Error("the snapshot is still there after RemoveSnapshots")
 	}
-	if all, err := c.Befores(); err != nil || len(all) != 1 || all["b1"] != 5 {
+	if all, err := c.Befores(); err != nil || len(all) != 1 || all["b1"].Size != 5 {
 		t.Errorf("befores: got %v, %v", all, err)
 	}
 }

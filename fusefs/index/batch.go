@@ -15,7 +15,8 @@ import (
 type Batch struct {
 	db      *DB
 	batch   *pebble.Batch
-	inodes  []Inode     // to refresh the cache with; Mode 0 = deleted
+	inodes  []Inode     // to bring what is in memory up to date; Mode 0 = deleted
+	linked  []linking   // likewise, in their order
 	subdirs map[Ino]int // changes of Inode.Subdirs
 	added   []Ino       // of the inodes those without a record before
 	opened  []opened
@@ -60,6 +61,7 @@ func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
 	e.uint(uint64(ino))
 	e.uint(uint64(typ))
 	b.set(entryKey(parent, name), e.b)
+	b.linked = append(b.linked, linking{Name{parent, name}, Entry{name, ino, typ}, ino, typ == TypeDir})
 	if typ == TypeDir {
 		b.countDir(parent, 1)
 	} else {
@@ -71,6 +73,7 @@ func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
 // and Remote records are the caller's.
 func (b *Batch) Unlink(parent Ino, name string, ino Ino, typ uint32) {
 	b.delete(entryKey(parent, name))
+	b.linked = append(b.linked, linking{Name{parent, name}, Entry{}, ino, typ == TypeDir})
 	if typ == TypeDir {
 		b.countDir(parent, -1)
 	} else {
@@ -184,12 +187,6 @@ func (b *Batch) PutTree(prefix string, root Ino) {
 // DeleteTree forgets a tree's name; its inodes are the caller's.
 func (b *Batch) DeleteTree(prefix string) { b.delete(stringKey(tableTree, prefix)) }
 
-// PutSaved writes what was set aside of a path.
-func (b *Batch) PutSaved(s Saved) { b.set(savedKey(s.Tree, s.Path, s.Checkpoint), s.encode()) }
-
-// DeleteSaved forgets it; the bytes are the caller's.
-func (b *Batch) DeleteSaved(s Saved) { b.delete(savedKey(s.Tree, s.Path, s.Checkpoint)) }
-
 // PutSetting keeps a number under a name; "ino" is the index's own.
 func (b *Batch) PutSetting(name string, v uint64) {
 	b.set(settingKey(name), binary.BigEndian.AppendUint64(nil, v))
@@ -209,15 +206,12 @@ func (b *Batch) commit() error {
 	if err != nil {
 		return err
 	}
-	b.db.inodes.begin()
+	b.beginCommit()
 	err = b.db.apply(b.batch)
+	b.endCommit(err != nil)
 	if err != nil {
-		b.inodes = nil
-		err = fmt.Errorf("cannot write index: %w", err)
+		return fmt.Errorf("cannot write index: %w", err)
 	}
-	b.db.inodes.end(b.inodes)
-	if err == nil {
-		b.db.book.apply(changes, b.opened)
-	}
-	return err
+	b.db.book.apply(changes, b.opened)
+	return nil
 }

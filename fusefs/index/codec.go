@@ -189,25 +189,3 @@ func decodeOpenMark(b []byte) (OpenMark, error) {
 	d.bools(&m.Fresh)
 	return m, d.err("open mark")
 }
-
-func (s *Saved) encode() []byte {
-	e := newEncoder(96)
-	e.uint(uint64(s.Ino))
-	e.uint(s.Gen)
-	e.int(s.Size)
-	e.uint(uint64(s.Mode))
-	e.int(s.Mtime)
-	e.stamp(s.Stamp)
-	e.int(s.At)
-	e.string(s.File)
-	e.bools(s.Absent)
-	return e.b
-}
-
-func decodeSaved(tree Ino, path string, checkpoint uint64, b []byte) (Saved, error) {
-	d := newDecoder(b)
-	s := Saved{Tree: tree, Path: path, Checkpoint: checkpoint, Ino: Ino(d.uint()), Gen: d.uint(), Size: d.int(),
-		Mode: uint32(d.uint()), Mtime: d.int(), Stamp: d.stamp(), At: d.int(), File: d.string()}
-	d.bools(&s.Absent)
-	return s, d.err("saved " + path)
-}

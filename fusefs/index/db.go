@@ -18,7 +18,7 @@ import (
 const (
 	blockCacheBytes = 64 << 20
 	memTableBytes   = 16 << 20
-	cachedInodes    = 1 << 16
+	cachedInodes    = 1 << 16 // and as many entries and names
 )
 
 // The tables, each the first byte of its keys.
@@ -33,7 +33,6 @@ const (
 	tableMove     = 'm'
 	tableOrphan   = 'z'
 	tableTree     = 't'
-	tableSaved    = 's'
 	tableSettings = 'g'
 	tableUsage    = 'u'
 )
@@ -43,8 +42,13 @@ type DB struct {
 	pebble *pebble.DB
 	lock   *pebble.Lock
 	log    *batchLog
-	inodes *inodeCache
 	book   book // of what trees hold
+
+	// What was used last: inodes; entries of names, Ino 0 where there is none; and
+	// the names of inodes that have one and are no directories.
+	inodes  *recent[Ino, Inode]
+	entries *recent[Name, Entry]
+	names   *recent[Ino, Name]
 
 	// update is the lock of the namespace, held by Update. It is taken before
 	// any other lock of this package.
@@ -63,7 +67,8 @@ type DB struct {
 // Open opens the index in dir, making it if it is not there. A directory that
 // another process has open is refused with an error matching fs.ErrExist.
 func Open(dir string, log *slog.Logger) (*DB, error) {
-	db := &DB{inodes: newInodeCache(cachedInodes)}
+	db := &DB{inodes: newRecent[Ino, Inode](cachedInodes), entries: newRecent[Name, Entry](cachedInodes),
+		names: newRecent[Ino, Name](cachedInodes)}
 	db.book.init()
 	cache := pebble.NewCache(blockCacheBytes)
 	defer cache.Unref()
@@ -219,11 +224,6 @@ func entryKey(parent Ino, name string) []byte {
 func nameKey(ino, parent Ino, name string) []byte {
 	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 17+len(name)), tableName), uint64(ino))
 	return append(binary.BigEndian.AppendUint64(k, uint64(parent)), name...)
-}
-
-func savedKey(tree Ino, path string, checkpoint uint64) []byte {
-	k := append(inoKey(tableSaved, tree), path...)
-	return binary.BigEndian.AppendUint64(append(k, 0), checkpoint)
 }
 
 func stringKey(table byte, s string) []byte { return append([]byte{table}, s...) }

@@ -27,7 +27,10 @@
 //	h ino object key (empty), which Remotes name an inode
 //	o ino            OpenMark       m seq            Move
 //	z ino            (empty), orphans, t prefix      root ino
-//	s tree path 0 checkpoint  Saved,  g name         counters and settings
+//	g name           counters and settings
+//	k tree checkpoint  when it was made
+//	c ino checkpoint   Saved       e dir name 0 checkpoint  OldEntry
+//	j tree checkpoint, then the key of an OldEntry or a Saved  (empty)
 //	u tree           Usage
 //
 // Numbers in keys are 8 bytes, big-endian. Values begin with a version byte.
@@ -207,20 +210,4 @@ type Move struct {
 	Seq       uint64
 	OldPrefix string // of the bucket, ending in a slash
 	Dir       Ino
-}
-
-// A Saved is content set aside before it was overwritten or removed.
-type Saved struct {
-	Tree       Ino
-	Path       string // below the tree's root
-	Checkpoint uint64 // the tree's checkpoint that it was saved for
-	Ino        Ino
-	Gen        uint64
-	Size       int64
-	Mode       uint32
-	Mtime      int64
-	Stamp      Stamp
-	At         int64  // when it was set aside, Unix ns
-	File       string // its bytes, a name in the cache's "before" directory; "" = no bytes kept
-	Absent     bool   // nothing was at the path before
 }

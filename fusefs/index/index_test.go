@@ -43,7 +43,7 @@ func TestRecordsComeBackAsWritten(t *testing.T) {
 	remote := Remote{Key: "a/b", ETag: "e", LastModified: 4, Size: 5, Ino: sample.Ino, Gen: 2, Stamp: Stamp{1, "x"},
 		AttrStamp: Stamp{2, "y"}, Doomed: true, Intent: Intent{sample.Ino, 3, Stamp{3, "z"}, Stamp{4, ""}}}
 	saved := Saved{Tree: FirstIno, Path: "p/q", Checkpoint: 2, Ino: 9, Gen: 8, Size: 7, Mode: 0o100644, Mtime: 3,
-		Stamp: Stamp{1, "a"}, At: 10, File: "f", Absent: true}
+		Stamp: Stamp{1, "a"}, At: 10, File: "f", Kept: true}
 	mark := OpenMark{Size: 1, Mtime: 2, Ctime: 3, Fresh: true}
 	update(t, db, func(b *Batch) {
 		b.PutInode(sample)
@@ -79,9 +79,9 @@ func TestRecordsComeBackAsWritten(t *testing.T) {
 	check("names", names, []Name{{FirstIno, "m"}, {FirstIno, "n\n"}})
 	r, ok, _ := db.Remote("a/b")
 	check("remote", []any{r, ok}, []any{remote, true})
-	s, ok, _ := db.Saved(FirstIno, "p/q", 1)
+	s, ok, _ := db.Saved(9, 1)
 	check("saved", []any{s, ok}, []any{saved, true})
-	_, ok, _ = db.Saved(FirstIno, "p/q", 3)
+	_, ok, _ = db.Saved(9, 3)
 	check("saved after", ok, false)
 	m, ok, _ := db.OpenMark(sample.Ino)
 	check("mark", []any{m, ok}, []any{mark, true})
@@ -214,7 +214,7 @@ func TestInodeNumbersAreNeverReused(t *testing.T) {
 func TestReadersSeeNoOldInode(t *testing.T) {
 	db := open(t, t.TempDir())
 	defer db.Close()
-	db.inodes = newInodeCache(4) // so that most reads miss
+	db.inodes = newRecent[Ino, Inode](4) // so that most reads miss
 	const rounds, inodes = 300, 16
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
@@ -331,7 +331,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		decodeRemote("k", b)
 		decodeOpenMark(b)
-		decodeSaved(1, "p", 1, b)
+		decodeSaved(numberedKey(tableSaved, 1, 1), b)
+		decodeOldEntry(1, oldEntryKey(1, "p", 1), b)
 		decodeEntry("e", b)
 	})
 }

@@ -23,21 +23,41 @@ func (db *DB) Inode(ino Ino) (Inode, error) {
 	if n, err = decodeInode(ino, v); err != nil {
 		return Inode{}, err
 	}
-	db.inodes.fill(n, seq)
+	db.inodes.fill(ino, n, seq)
 	return n, nil
 }
 
 // Lookup returns the entry of a name, or an error matching fs.ErrNotExist.
 func (db *DB) Lookup(parent Ino, name string) (Entry, error) {
-	v, ok, err := db.get(entryKey(parent, name))
-	if err != nil {
-		return Entry{}, err
-	}
+	e, seq, ok := db.entries.get(Name{parent, name})
 	if !ok {
-		return Entry{}, fmt.Errorf("%q in directory %d: %w", name, parent, fs.ErrNotExist)
+		v, there, err := db.get(entryKey(parent, name))
+		if err == nil && there {
+			e, err = decodeEntry(name, v)
+		}
+		if err != nil {
+			return Entry{}, err
+		}
+		db.entries.fill(Name{parent, name}, e, seq)
 	}
-	return decodeEntry(name, v)
+	if e.Ino == 0 {
+		return Entry{}, &missing{parent, name}
+	}
+	return e, nil
 }
+
+// A missing says that a directory has no such name. It is a type of its own since
+// it is made often and seldom printed.
+type missing struct {
+	parent Ino
+	name   string
+}
+
+func (m *missing) Error() string {
+	return fmt.Sprintf("%q in directory %d: %v", m.name, m.parent, fs.ErrNotExist)
+}
+
+func (m *missing) Unwrap() error { return fs.ErrNotExist }
 
 // Entries returns up to limit entries of a directory whose names sort after the
 // given one ("" = from the first), by name in byte order.
@@ -73,12 +93,19 @@ func (db *DB) Names(n *Inode) ([]Name, error) {
 		}
 		return []Name{{n.Parent, n.Name}}, nil
 	}
+	name, seq, ok := db.names.get(n.Ino)
+	if ok {
+		return []Name{name}, nil
+	}
 	prefix := inoKey(tableName, n.Ino)
 	var out []Name
 	err := db.scan(prefix, nil, func(k, _ []byte) bool {
 		out = append(out, Name{Ino(binary.BigEndian.Uint64(k[9:])), string(k[17:])})
 		return true
 	})
+	if err == nil && len(out) == 1 {
+		db.names.fill(n.Ino, out[0], seq)
+	}
 	return out, err
 }
 
@@ -239,43 +266,6 @@ func (db *DB) Trees() (map[string]Ino, error) {
 		return true
 	})
 	return out, err
-}
-
-// Saved returns what was set aside of a path at the first of its checkpoints
-// that is at or after the given one; ok is false when nothing was.
-func (db *DB) Saved(tree Ino, path string, checkpoint uint64) (s Saved, ok bool, err error) {
-	prefix := append(append(inoKey(tableSaved, tree), path...), 0)
-	var bad error
-	err = db.scan(prefix, savedKey(tree, path, checkpoint), func(k, v []byte) bool {
-		if len(k) != len(prefix)+8 {
-			return true // a longer path that happens to begin alike
-		}
-		s, bad = decodeSaved(tree, path, binary.BigEndian.Uint64(k[len(k)-8:]), v)
-		ok = bad == nil
-		return false
-	})
-	if err == nil {
-		err = bad
-	}
-	return s, ok, err
-}
-
-// AllSaved calls f for each Saved of every tree until f returns false.
-func (db *DB) AllSaved(f func(Saved) bool) error {
-	var bad error
-	err := db.scan([]byte{tableSaved}, nil, func(k, v []byte) bool {
-		if len(k) < 18 {
-			bad = errCorrupt
-			return false
-		}
-		var s Saved
-		s, bad = decodeSaved(keyIno(k), string(k[9:len(k)-9]), binary.BigEndian.Uint64(k[len(k)-8:]), v)
-		return bad == nil && f(s)
-	})
-	if err == nil {
-		err = bad
-	}
-	return err
 }
 
 // Setting returns a number kept under a name, 0 when there is none.

@@ -54,6 +54,7 @@ type walk struct {
 	misses  int
 	read    bool // files were opened, not only looked at
 	dirs    bool // its directories were listed
+	deep    bool // and the files in them gone through
 	running bool
 }
 
@@ -112,6 +113,15 @@ func (a *ahead) miss(dir index.Ino, seen walk) (w walk, end func(), run bool) {
 	}, true
 }
 
+// deepen notes that the files in one of a directory's directories are gone through.
+func (a *ahead) deepen(dir index.Ino, read bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if k := a.dirs[dir]; k != nil {
+		k.deep, k.read = true, k.read || read
+	}
+}
+
 // missed is called before somebody waits for the store to tell of an inode or to
 // give its content.
 func (s *Syncer) missed(n *index.Inode, read bool) {
@@ -126,6 +136,9 @@ func (s *Syncer) missed(n *index.Inode, read bool) {
 	w, end, run := s.ahead.miss(name.Parent, walk{at: s.now(), misses: 1, read: read, dirs: n.IsDir()})
 	if !run {
 		return
+	}
+	if dir, err := s.db.Inode(name.Parent); err == nil && n.IsFile() {
+		s.ahead.deepen(dir.Parent, read)
 	}
 	started := s.ahead.runs.TryGo(func() error {
 		defer end()
@@ -203,11 +216,11 @@ func (s *Syncer) aheadOf(e index.Entry, r *run) func(context.Context) error {
 	}
 }
 
-// listAhead lists a directory beside others that are walked through, and goes
-// through it as they did.
+// listAhead lists a directory beside others that were listed, and goes through it
+// if those were gone through.
 func (s *Syncer) listAhead(ctx context.Context, dir index.Ino, like walk) error {
 	err := s.ahead.request(ctx, func(ctx context.Context) error { return s.listNow(ctx, dir) })
-	if err != nil {
+	if err != nil || !like.deep {
 		return err
 	}
 	w, end, run := s.ahead.miss(dir, walk{at: like.at, misses: like.misses, read: like.read})

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"berth"
 	"berth/fusefs/index"
 	"berth/fusefs/object"
 )
@@ -129,7 +130,8 @@ func (s *Syncer) judge(ctx context.Context, r index.Remote, n *index.Inode, w wa
 	case order > 0 && a.own() == r.Stamp && info.ETag == r.ETag:
 		return s.mergeAttributes(r, seen, n, w, a) // what ours was made from
 	case order > 0:
-		if err := s.copyToHistory(ctx, r.Key, info.ETag, a.stamp); err != nil {
+		theirs := versionStamp(a.own(), unixNano(info.LastModified), info.ETag)
+		if err := s.copyToHistory(ctx, r.Key, info.ETag, theirs, berth.EndLost); err != nil {
 			return err
 		}
 		return s.mergeAttributes(r, seen, n, w, a)
@@ -242,7 +244,7 @@ func (s *Syncer) putToHistory(ctx context.Context, n *index.Inode, key string) e
 		return err
 	}
 	defer src.close()
-	_, err = s.store.Put(ctx, historyKey(key, n.Stamp, ""), src, src.size, object.PutOptions{Metadata: encodeMetadata(n, key, s.owner)})
+	_, err = s.store.Put(ctx, historyKey(key, n.Stamp, berth.EndLost), src, src.size, object.PutOptions{Metadata: encodeMetadata(n, key, s.owner)})
 	if src.moved.Load() {
 		return errBusy
 	}

@@ -161,6 +161,9 @@ func (s *Syncer) deleteDoomed(ctx context.Context, key string) (done bool, err e
 	if wait, err := s.neededYet(r); err != nil || wait {
 		return false, err
 	}
+	if wait, err := s.hold(r); err != nil || wait {
+		return false, err
+	}
 	if err := s.keepParent(ctx, p); err != nil {
 		return false, err
 	}
@@ -308,6 +311,9 @@ func (s *Syncer) keepParent(ctx context.Context, p place) error {
 // deleteObject deletes the object that a Remote tells of, or takes over what
 // somebody else put there since.
 func (s *Syncer) deleteObject(ctx context.Context, r index.Remote) error {
+	if err := s.keepDeleted(ctx, r); err != nil {
+		return err
+	}
 	err := s.store.Delete(ctx, r.Key, r.ETag)
 	switch {
 	case err == nil:

@@ -9,18 +9,14 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"berth/fusefs/index"
 	"berth/fusefs/object"
 )
 
-// How content is read: small files in one request, larger ones in pieces at the
-// same time.
+// How content is read: up to wholeFetch in one request, else see Blocks.
 const (
-	wholeFetch  = 16 << 20
-	pieceFetch  = 8 << 20
-	pieceFlight = 4
+	wholeFetch  = 8 << 20
+	pieceFlight = 4 // requests of a large object that is fetched whole
 	copyBuffer  = 256 << 10
 	maxTarget   = 4095 // of a symlink: longer ones cannot be made in Linux
 )
@@ -125,6 +121,9 @@ func (s *Syncer) fetch(ctx context.Context, n *index.Inode, r index.Remote) erro
 	if n.IsDir() {
 		return s.describe(ctx, n, r)
 	}
+	if r.Size > wholeFetch {
+		return s.fetchLarge(ctx, n, r)
+	}
 	temp, err := s.cache.Temp()
 	if err != nil {
 		return err
@@ -197,26 +196,7 @@ func (s *Syncer) download(ctx context.Context, r index.Remote, to *os.File) (obj
 	if err := to.Truncate(r.Size); err != nil {
 		return object.Info{}, fmt.Errorf("cannot make room for %q: %w", r.Key, err)
 	}
-	if r.Size <= wholeFetch {
-		return s.downloadPiece(ctx, r, to, 0, 0)
-	}
-	var first object.Info
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(pieceFlight)
-	for at := int64(0); at < r.Size && ctx.Err() == nil; at += pieceFetch {
-		group.Go(func() error {
-			info, err := s.downloadPiece(ctx, r, to, at, min(pieceFetch, r.Size-at))
-			if at == 0 {
-				first = info
-			}
-			return err
-		})
-	}
-	return first, group.Wait()
-}
-
-func (s *Syncer) downloadPiece(ctx context.Context, r index.Remote, to *os.File, at, length int64) (object.Info, error) {
-	body, info, err := s.store.Get(ctx, r.Key, object.GetOptions{Offset: at, Length: length, IfMatch: r.ETag})
+	body, info, err := s.store.Get(ctx, r.Key, object.GetOptions{IfMatch: r.ETag})
 	if err != nil {
 		return object.Info{}, err
 	}
@@ -224,11 +204,8 @@ func (s *Syncer) downloadPiece(ctx context.Context, r index.Remote, to *os.File,
 	if info.Size != r.Size {
 		return object.Info{}, fmt.Errorf("cannot get object %q: it has %d bytes, not %d: %w", r.Key, info.Size, r.Size, object.ErrPrecondition)
 	}
-	if length == 0 {
-		length = r.Size
-	}
-	n, err := io.CopyBuffer(&holeWriter{to, at}, io.LimitReader(body, length), make([]byte, min(length+1, copyBuffer)))
-	if err == nil && n != length {
+	n, err := io.CopyBuffer(&holeWriter{f: to}, io.LimitReader(body, r.Size), make([]byte, min(r.Size+1, copyBuffer)))
+	if err == nil && n != r.Size {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
@@ -237,8 +214,8 @@ func (s *Syncer) downloadPiece(ctx context.Context, r index.Remote, to *os.File,
 	return info, nil
 }
 
-// A holeWriter writes in order from an offset of a file that reads as zeros, and
-// skips what is zero.
+// A holeWriter writes in order to a file that reads as zeros, and skips what is
+// zero.
 type holeWriter struct {
 	f  *os.File
 	at int64

@@ -1,8 +1,6 @@
 package sync
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,11 +14,8 @@ import (
 	"berth/fusefs/object"
 )
 
-// Names of the bucket that are berth's own.
-const (
-	ownPrefix     = ".berth/"
-	historyPrefix = ".berth/history/"
-)
+// ownPrefix begins the names of the bucket that are berth's own.
+const ownPrefix = ".berth/"
 
 const maxName = 255 // bytes of one name, as everywhere in Linux
 
@@ -207,25 +202,6 @@ func hides(prefix, name string) bool {
 	}
 	tree, err := berth.ParseTree(strings.TrimSuffix(prefix, "/"))
 	return err == nil && tree.Kind == berth.MemberDisk
-}
-
-// historyKey is where a version of a key that was displaced is kept.
-func historyKey(key string, stamp index.Stamp, etag string) string {
-	version := stamp.String()
-	if stamp.IsZero() {
-		version = "etag-" + strings.Trim(etag, "./")
-	}
-	k := historyPrefix + strings.TrimSuffix(key, "/") + "/" + version
-	if len(k) > object.MaxKey {
-		k = historyPrefix + shortName(key) + "/" + version
-	}
-	return k
-}
-
-// shortName stands for a key that is too long for the history.
-func shortName(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return fmt.Sprintf("long-%s", hex.EncodeToString(sum[:]))
 }
 
 // hidden counts the names that listings had and did not show, by directory.

@@ -202,7 +202,7 @@ func TestBackgroundRefresh(t *testing.T) {
 
 func TestFetch(t *testing.T) {
 	onBoth(t, func(t *testing.T, store object.Store) {
-		big := bytes.Repeat([]byte("0123456789abcdef"), (wholeFetch+pieceFetch)/16)
+		big := bytes.Repeat([]byte("0123456789abcdef"), (2*wholeFetch)/16)
 		clear(big[1<<20 : 9<<20]) // becomes a hole
 		put(t, store, testTree+"big", string(big), nil)
 		put(t, store, testTree+"empty", "", nil)

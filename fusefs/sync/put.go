@@ -37,6 +37,9 @@ func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remot
 			return err
 		}
 	}
+	if err := s.keepOverwritten(ctx, r, n); err != nil {
+		return err
+	}
 	src, err := s.source(n)
 	if errors.Is(err, fs.ErrNotExist) && n.IsFile() {
 		return s.lostContent(n)

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"slices"
 
+	"berth"
 	"berth/fusefs/index"
-	"berth/fusefs/object"
 )
 
 // makeRoom sees to it that the content under a key can be overwritten: the inode
@@ -68,24 +68,5 @@ func (s *Syncer) putAside(ctx context.Context, r index.Remote) error {
 			return err
 		}
 	}
-	return s.copyToHistory(ctx, r.Key, r.ETag, r.Stamp)
-}
-
-// copyToHistory keeps a version of a key. That it is gone already is no error.
-func (s *Syncer) copyToHistory(ctx context.Context, key, etag string, stamp index.Stamp) error {
-	_, err := s.store.Copy(ctx, historyKey(key, stamp, etag), key, object.CopyOptions{SourceETag: etag})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if !errors.Is(err, object.ErrPrecondition) {
-		return err
-	}
-	info, err := s.store.Head(ctx, key)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && info.ETag != etag:
-		return nil
-	case err != nil:
-		return err
-	}
-	return errTaken
+	return s.copyToHistory(ctx, r.Key, r.ETag, versionStamp(r.Stamp, r.LastModified, r.ETag), berth.EndOverwritten)
 }

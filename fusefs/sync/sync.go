@@ -22,6 +22,9 @@
 // What somebody had to wait for has its neighbours fetched ahead (ahead.go): small
 // files whole, of others the attributes, directories beside listed ones.
 //
+// A large object is read piece by piece (Blocks), all of one generation; when all
+// of it is here it is content like any other.
+//
 // What the users of the index have to keep to:
 //   - who changes content or attributes sets Gen, Stamp and AttrStamp and
 //     enqueues the inode in the same batch, then calls Kick;
@@ -82,8 +85,8 @@ type Hooks interface {
 	Snapshot(ino index.Ino) (path string, gen uint64, cleanup func(), ok bool)
 }
 
-// Options say what a Syncer works on. All but Owner, Revalidate, Room, Parallel
-// and Now are required.
+// Options say what a Syncer works on. All but Owner, Revalidate, Room, Parallel,
+// HistoryAge and Now are required.
 type Options struct {
 	DB         *index.DB
 	Store      object.Store
@@ -94,6 +97,7 @@ type Options struct {
 	Revalidate time.Duration // age at which a listing is refreshed; 0 = nobody else writes to the bucket
 	Room       func() bool   // whether the cache has room for what nobody asked for yet; nil = always
 	Parallel   int           // store requests for uploads at a time; 0 = 16
+	HistoryAge time.Duration // after which a version is deleted; 0 = 30 days
 	Logger     *slog.Logger
 	Now        func() time.Time // nil = time.Now
 }
@@ -101,6 +105,7 @@ type Options struct {
 // Limits that are no options.
 const (
 	defaultParallel = 16
+	defaultAge      = 30 * 24 * time.Hour
 	debounce        = 100 * time.Millisecond // from a change to its upload, so that bursts go up once
 )
 
@@ -115,16 +120,19 @@ type Syncer struct {
 	owner      bool
 	revalidate time.Duration
 	parallel   int
+	historyAge time.Duration
 	clock      *Clock
 
 	claims             claims
 	sched              *scheduler
 	trees              trees
 	touched            touched
+	windows            windows
 	hidden             hidden
 	fetches, describes flights
 	lists              flights
 	ahead              ahead
+	blocks             blockTable
 	room               func() bool
 	health             health
 
@@ -151,13 +159,16 @@ func New(o Options) (*Syncer, error) {
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel
 	}
+	if o.HistoryAge <= 0 {
+		o.HistoryAge = defaultAge
+	}
 	clock, err := newClock(o.DB, o.Gateway, o.Now)
 	if err != nil {
 		return nil, err
 	}
 	s := &Syncer{
 		db: o.DB, store: object.WithDeadline(o.Store, object.NewDeadlines()), cache: o.Cache, hooks: o.Hooks,
-		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, clock: clock, room: o.Room,
+		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, historyAge: o.HistoryAge, clock: clock, room: o.Room,
 		doomWake: make(chan struct{}, 1), moveWake: make(chan struct{}, 1),
 		doomHurry: make(chan struct{}, 1), refresh: new(errgroup.Group),
 	}
@@ -190,6 +201,7 @@ func (s *Syncer) Start() {
 	s.group.Go(func() error { s.dispatch(s.ctx); return nil })
 	s.group.Go(func() error { s.doomLoop(s.ctx); return nil })
 	s.group.Go(func() error { s.moveLoop(s.ctx); return nil })
+	s.group.Go(func() error { s.cleanLoop(s.ctx); return nil })
 	s.KickMoves()
 	s.KickDoomed()
 }
@@ -212,6 +224,7 @@ func (s *Syncer) Close(ctx context.Context) {
 	_ = s.refresh.Wait()
 	_ = s.ahead.runs.Wait()
 	s.fetches.running.Wait()
+	s.blocks.closeAll()
 	s.describes.running.Wait()
 	s.lists.running.Wait()
 }

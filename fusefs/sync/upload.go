@@ -264,6 +264,9 @@ func (s *Syncer) step(ctx context.Context, ino index.Ino, w want, chain []index.
 	case satisfied(r, &n):
 		return true, nil
 	case r.ETag != "" && r.Ino != ino && r.Ino != 0 && !n.IsDir():
+		if wait, err := s.hold(r); err != nil || wait {
+			return false, errors.Join(err, errBusy)
+		}
 		if err := s.makeRoom(ctx, r, append(chain, ino)); err != nil {
 			return false, err
 		}
