@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,12 @@ import (
 type opCount struct {
 	fuse.RawFileSystem
 	reads, writes, creates atomic.Int32
+	opened                 sync.Map // inode numbers of the files that were opened
+}
+
+func (c *opCount) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	c.opened.Store(in.NodeId, true)
+	return c.RawFileSystem.Open(cancel, in, out)
 }
 
 func (c *opCount) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
