@@ -26,9 +26,10 @@
 // meet, but a file can have another on each; a write through one name of a hard link
 // on another gateway can part the names. No call fails with EINTR except for a caller that is being killed.
 //
-// Names. A name has at most 255 bytes, a key at most 1024 (ENAMETOOLONG); other
-// than UTF-8 is EILSEQ, since the store could not keep it. Link and rename
-// across trees are EXDEV.
+// Names. A name has at most 255 bytes, a key at most 1024 (ENAMETOOLONG), which a
+// directory's rename keeps for all below it by what the directory knows of its
+// longest path; other than UTF-8 is EILSEQ, since the store could not keep it. Link
+// and rename across trees are EXDEV.
 //
 // What is not there: device nodes (EPERM), access control lists and extended
 // attributes outside user.* (ENOTSUP), access times but for those that were set

@@ -32,6 +32,7 @@ type renaming struct {
 	oldDir, newDir      index.Ino
 	oldName, newName    string
 	noReplace, exchange bool
+	below               map[index.Ino]int // bytes of the longest path below a directory, where that had to be looked up
 }
 
 func (r *renaming) run() error {
@@ -64,35 +65,30 @@ func (r *renaming) run() error {
 	return f.update(r.apply)
 }
 
-// prepareDir makes the names below a directory known, for the objects under its
-// old keys have to follow, and refuses one that would be too deep.
+// prepareDir makes the names below a directory known where some of them are not, for
+// the objects under its old keys have to follow.
 func (r *renaming) prepareDir(n index.Inode) error {
-	from, err := r.f.dirPath(r.oldDir)
-	if err != nil {
-		return err
-	}
-	to, err := r.f.dirPath(r.newDir)
-	if err != nil {
-		return err
+	if n.Below < index.UnknownBelow {
+		return r.f.listed(r.c, n.Ino)
 	}
 	longest, err := r.f.survey(r.c, n.Ino)
-	if err != nil {
-		return err
+	if r.below == nil {
+		r.below = make(map[index.Ino]int, 2)
 	}
-	deepest := max(len(from), len(to)) + max(len(r.oldName), len(r.newName)) + 1 + longest
-	if deepest > maxKey && len(to)+len(r.newName) > len(from)+len(r.oldName) {
+	r.below[n.Ino] = longest
+	return err
+}
+
+// fits refuses a directory whose longest key would be too long under a new name.
+func (r *renaming) fits(n *index.Inode, from, to string) error {
+	below, ok := r.below[n.Ino]
+	if !ok {
+		below = int(n.Below)
+	}
+	if n.IsDir() && len(to) > len(from) && len(to)+1+below > maxKey {
 		return syscall.ENAMETOOLONG
 	}
 	return nil
-}
-
-// dirPath returns the prefix of the keys in a directory.
-func (f *FS) dirPath(dir index.Ino) (string, error) {
-	n, err := f.inode(dir)
-	if err != nil {
-		return "", err
-	}
-	return f.dirPrefix(&n)
 }
 
 // survey lists the directories below one that were never listed, and returns the
@@ -228,6 +224,11 @@ func (r *renaming) move(t *txn, oldParent, newParent *index.Inode, src, dst *ind
 	if err != nil {
 		return err
 	}
+	oldPrefix, err1 := t.prefix(oldParent)
+	newPrefix, err2 := t.prefix(newParent)
+	if err := errors.Join(err1, err2, r.fits(src, oldPrefix+r.oldName, newPrefix+r.newName)); err != nil {
+		return err
+	}
 	if dst != nil {
 		if err := t.noteRemoved(newParent, r.newName, dst); err != nil {
 			return err
@@ -295,6 +296,9 @@ func (r *renaming) swap(t *txn, oldParent, newParent, src, dst *index.Inode) err
 	oldPath, err3 := t.f.db.Path(index.Name{Parent: r.oldDir, Name: r.oldName})
 	newPath, err4 := t.f.db.Path(index.Name{Parent: r.newDir, Name: r.newName})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	if err := errors.Join(r.fits(src, oldPrefix+r.oldName, newPrefix+r.newName), r.fits(dst, newPrefix+r.newName, oldPrefix+r.oldName)); err != nil {
 		return err
 	}
 	err5 := errors.Join(t.noteEntry(oldParent, r.oldName, src), t.noteEntry(newParent, r.newName, dst))

@@ -2,10 +2,7 @@ package index
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -15,10 +12,10 @@ import (
 type Batch struct {
 	db      *DB
 	batch   *pebble.Batch
-	inodes  []Inode     // to bring what is in memory up to date; Mode 0 = deleted
-	linked  []linking   // likewise, in their order
-	subdirs map[Ino]int // changes of Inode.Subdirs
-	added   []Ino       // of the inodes those without a record before
+	inodes  []Inode       // to bring what is in memory up to date; Mode 0 = deleted
+	linked  []linking     // likewise, in their order
+	tallies map[Ino]tally // of the directories that Link and Unlink changed
+	added   []Ino         // of the inodes those without a record before
 	opened  []opened
 }
 
@@ -62,10 +59,13 @@ func (b *Batch) Link(parent Ino, name string, ino Ino, typ uint32) {
 	e.uint(uint64(typ))
 	b.set(entryKey(parent, name), e.b)
 	b.linked = append(b.linked, linking{Name{parent, name}, Entry{name, ino, typ}, ino, typ == TypeDir})
+	below := 1 + len(name)
 	if typ == TypeDir {
-		b.countDir(parent, 1)
+		below += b.below(ino)
+		b.tally(parent, 1, below)
 	} else {
 		b.set(nameKey(ino, parent, name), nil)
+		b.tally(parent, 0, below)
 	}
 }
 
@@ -75,50 +75,10 @@ func (b *Batch) Unlink(parent Ino, name string, ino Ino, typ uint32) {
 	b.delete(entryKey(parent, name))
 	b.linked = append(b.linked, linking{Name{parent, name}, Entry{}, ino, typ == TypeDir})
 	if typ == TypeDir {
-		b.countDir(parent, -1)
+		b.tally(parent, -1, 0)
 	} else {
 		b.delete(nameKey(ino, parent, name))
 	}
-}
-
-func (b *Batch) countDir(parent Ino, by int) {
-	if b.subdirs == nil {
-		b.subdirs = make(map[Ino]int, 2)
-	}
-	b.subdirs[parent] += by
-}
-
-// putSubdirs writes the counts that Link and Unlink changed, into the inodes as
-// this batch leaves them.
-func (b *Batch) putSubdirs() error {
-	for parent, by := range b.subdirs {
-		if by == 0 {
-			continue
-		}
-		n, err := b.inode(parent)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		n.Subdirs = uint32(max(int64(n.Subdirs)+int64(by), 0))
-		b.PutInode(n)
-	}
-	return nil
-}
-
-// inode returns an inode as this batch leaves it.
-func (b *Batch) inode(ino Ino) (Inode, error) {
-	for _, n := range slices.Backward(b.inodes) {
-		if n.Ino == ino && n.Mode == 0 {
-			return n, fs.ErrNotExist
-		}
-		if n.Ino == ino {
-			return n, nil
-		}
-	}
-	return b.db.Inode(ino)
 }
 
 // PutRemote writes what is known under a key; a Doomed one enters the doom list,
@@ -196,7 +156,7 @@ func (b *Batch) PutSetting(name string, v uint64) {
 func (b *Batch) PutText(name, v string) { b.set(settingKey("text/"+name), []byte(v)) }
 
 func (b *Batch) commit() error {
-	if err := b.putSubdirs(); err != nil {
+	if err := b.putTallies(); err != nil {
 		return err
 	}
 	if b.batch.Empty() {

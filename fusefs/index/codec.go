@@ -8,7 +8,7 @@ import (
 )
 
 // version is the first byte of every value.
-const version = 2
+const version = 3
 
 var (
 	errCorrupt = errors.New("the record is damaged or from a newer version of berth")
@@ -108,6 +108,7 @@ func (n *Inode) encode() []byte {
 	e.uint(uint64(n.Links))
 	e.uint(uint64(n.Others))
 	e.uint(uint64(n.Subdirs))
+	e.uint(uint64(n.Below))
 	e.string(n.Target)
 	e.uint(n.Gen)
 	e.stamp(n.Stamp)
@@ -132,7 +133,7 @@ func decodeInode(ino Ino, b []byte) (Inode, error) {
 	n := Inode{Ino: ino, Tree: Ino(d.uint()), Parent: Ino(d.uint()), Name: d.string(),
 		Mode: uint32(d.uint()), UID: uint32(d.uint()), GID: uint32(d.uint()),
 		Size: d.int(), Mtime: d.int(), Ctime: d.int(), Atime: d.int(), Links: uint32(d.uint()), Others: uint32(d.uint()),
-		Subdirs: uint32(d.uint()), Target: d.string(),
+		Subdirs: uint32(d.uint()), Below: uint32(d.uint()), Target: d.string(),
 		Gen: d.uint(), Stamp: d.stamp(), AttrStamp: d.stamp()}
 	d.bools(&n.Remote, &n.Bare, &n.Explicit, &n.Unseen)
 	n.Listed = d.int()

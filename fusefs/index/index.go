@@ -84,6 +84,7 @@ type Inode struct {
 	Links    uint32            // names of a non-directory; 0 only for an orphan
 	Others   uint32            // names more that its objects tell of and that were not found here yet; shown with Links, no more
 	Subdirs  uint32            // directory: directories in it; kept by Batch.Link and Unlink
+	Below    uint32            // directory: no path below it is longer, counted with the slash before it; kept by Link
 	Target   string            // symlink only
 	Xattrs   map[string][]byte // user.* names in full; nil when there are none; never changed in place
 

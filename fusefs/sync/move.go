@@ -264,7 +264,7 @@ func (s *Syncer) newDirLocked(b *index.Batch, parent *index.Inode, name string) 
 	if err != nil {
 		return n, err
 	}
-	n.Parent, n.Name = parent.Ino, name
+	n.Parent, n.Name, n.Below = parent.Ino, name, index.UnknownBelow
 	n.Mode = defaultDirMode
 	n.Mtime = s.now().Truncate(time.Second).UnixNano()
 	n.Ctime = n.Mtime
