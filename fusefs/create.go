@@ -269,7 +269,7 @@ func (f *FS) createOpen(c caller, in *fuse.CreateIn, name string, out *fuse.Crea
 	f.countLocked(o, writable(in.Flags), &out.OpenOut)
 	err = f.entryUnlocked(n, &out.EntryOut)
 	if o.writers == 0 { // O_CREAT with O_RDONLY
-		f.settleLocked(o)
+		f.settleSoonLocked(o)
 	}
 	o.mu.Unlock()
 	return err

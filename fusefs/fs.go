@@ -78,6 +78,7 @@ type FS struct {
 	started     time.Time
 
 	opens    openTable
+	settles  settleQueue
 	dirs     dirTable
 	synth    synthTable
 	trees    treeTable
@@ -125,6 +126,7 @@ func Open(ctx context.Context, o Options) (*FS, error) {
 		return nil, errors.Join(err, f.group.Wait(), f.closeState(ctx))
 	}
 	f.group.Go(f.watch)
+	f.group.Go(f.settleLoop)
 	f.group.Go(f.evictLoop)
 	f.group.Go(f.keepLoop)
 	f.group.Go(f.meterLoop)
@@ -153,6 +155,7 @@ func newFS(o Options) (*FS, error) {
 	f.cancel = cancel
 	f.group, f.ctx = errgroup.WithContext(ctx)
 	f.opens.init(newOpenBudget(o))
+	f.settles.init()
 	f.dirs.init()
 	f.orphans.init()
 	f.unsynced.init()

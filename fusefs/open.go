@@ -118,7 +118,8 @@ func (f *FS) addHandle(c caller, o *openFile, tree index.Ino, write, trunc bool,
 		return false, err
 	}
 	if write {
-		fresh = !o.marked
+		fresh = !o.marked || o.pace.told
+		o.pace.told = false
 		if err := f.beginWriteLocked(o, trunc); err != nil {
 			f.untakeLocked(o)
 			return false, err
@@ -153,7 +154,7 @@ func (f *FS) countLocked(o *openFile, write bool, out *fuse.OpenOut) {
 func (f *FS) dropIfIdleLocked(o *openFile) {
 	switch {
 	case o.writers == 0 && o.marked:
-		f.settleLocked(o)
+		f.settleSoonLocked(o)
 	case !o.inUseLocked():
 		f.closeLocked(o)
 	}

@@ -185,7 +185,12 @@ func (f *FS) takeLocked(o *openFile, tree index.Ino) error {
 		return nil
 	}
 	o.tree = tree
-	return f.opens.budget.take(tree)
+	err := f.opens.budget.take(tree)
+	if err != nil {
+		f.settleWaiting() // some may be open only because they have not settled yet
+		err = f.opens.budget.take(tree)
+	}
+	return err
 }
 
 // untakeLocked undoes takeLocked when the content file was not opened.
@@ -291,7 +296,14 @@ func (f *FS) current(ino index.Ino) (n index.Inode, live bool, err error) {
 	if changedSince(o.base, st) {
 		adoptStat(&n, st)
 	}
-	return n, true, nil
+	if o.writers > 0 || o.w != nil {
+		return n, true, nil
+	}
+	// It settles soon; if nobody can write any more its attributes are final.
+	final, err := f.settledLocked(o)
+	final = final && err == nil
+	o.pace.told = o.pace.told || final
+	return n, !final, nil
 }
 
 // adoptStat copies size and times of a changed content file to its inode.

@@ -3,7 +3,6 @@ package fusefs
 import (
 	"time"
 
-	"berth"
 	"berth/fusefs/cache"
 	"berth/fusefs/index"
 )
@@ -25,6 +24,8 @@ type pace struct {
 	seenAt     time.Time  // when it began to look so
 	snapAt     time.Time  // of the last snapshot, or of the mark
 	snapped    bool       // there is one
+	waits      bool       // it is in the settleQueue
+	told       bool       // the kernel was given its attributes to keep, when nobody could write
 }
 
 func newPace(now time.Time) pace { return pace{seenAt: now, snapAt: now} }
@@ -34,25 +35,29 @@ func newPace(now time.Time) pace { return pace{seenAt: now, snapAt: now} }
 // is tried again: at first soon, since the kernel lets go of a backing file a
 // little after it tells of the release.
 func (f *FS) settleLocked(o *openFile) {
-	if o.w != nil {
-		o.w.Close()
-		o.w = nil
-	}
-	settled, err := f.settledLocked(o)
-	if err != nil {
-		f.log.Error("Cannot find out whether a file is still written to", "inode", o.ino, "cause", err)
-	}
-	if settled {
-		if err = f.finishLocked(o); err != nil {
+	st, ok := f.restsLocked(o)
+	if ok {
+		if err := f.update(func(t *txn) error { return t.settle(resting{o, st}) }); err != nil {
 			f.log.Error("Cannot settle a file", "inode", o.ino, "cause", err)
+			ok = false
 		}
 	}
-	if !settled || err != nil {
-		o.pace.settleWait = min(max(4*o.pace.settleWait, time.Millisecond), watchEvery)
-		o.pace.settleAt = time.Now().Add(o.pace.settleWait)
-		f.opens.wake(o.pace.settleWait)
+	if !ok {
+		f.settleLaterLocked(o)
 		return
 	}
+	f.endMarkLocked(o)
+}
+
+// settleLaterLocked has a file that could not be settled tried again.
+func (f *FS) settleLaterLocked(o *openFile) {
+	o.pace.settleWait = min(max(4*o.pace.settleWait, time.Millisecond), watchEvery)
+	o.pace.settleAt = time.Now().Add(o.pace.settleWait)
+	f.opens.wake(o.pace.settleWait)
+}
+
+// endMarkLocked ends what the mark of a file was for, which has settled.
+func (f *FS) endMarkLocked(o *openFile) {
 	if o.pace.snapped {
 		if err := f.cache.RemoveSnapshots(o.ino, snapAll); err != nil {
 			f.log.Warn("Cannot remove a snapshot", "inode", o.ino, "cause", err)
@@ -62,7 +67,7 @@ func (f *FS) settleLocked(o *openFile) {
 	f.endCount(o.ino)
 	f.opens.meter(o)
 	f.thaw(o.ino)
-	o.pace = pace{}
+	o.pace = pace{waits: o.pace.waits}
 	if !o.inUseLocked() {
 		f.closeLocked(o)
 	}
@@ -76,53 +81,10 @@ func (f *FS) settledLocked(o *openFile) (bool, error) {
 	return f.cache.Settled(o.ino)
 }
 
-// finishLocked writes what has become of a settled file to the index.
-func (f *FS) finishLocked(o *openFile) error {
-	st, err := f.statLocked(o)
-	if err != nil {
-		return err
-	}
-	ok, _ := f.orphans.alter(o.ino, func(n *index.Inode) error {
-		if changedSince(o.base, st) {
-			adoptStat(n, st)
-		}
-		return nil
-	})
-	if ok {
-		f.db.Resize(o.ino, st.Size)
-		return nil // it goes with its last user
-	}
-	if !changedSince(o.base, st) && !f.cache.Blind() {
-		return f.db.Update(func(b *index.Batch) error {
-			b.ClearOpen(o.ino)
-			return nil
-		})
-	}
-	return f.commitContent(o.ino, st, nil)
-}
-
-// commitContent makes what the content file holds a new generation. With a mark
-// the file stays open and the mark replaces the one before.
+// commitContent makes what the content file holds a new generation of a file that
+// stays open.
 func (f *FS) commitContent(ino index.Ino, st cache.Stat, mark *index.OpenMark) error {
-	return f.update(func(t *txn) error {
-		t.now = st.Ctime // the change is as old as the writing, not as its being noticed
-		n, err := t.inode(ino)
-		if err != nil { // unlinked meanwhile, with the attributes from before
-			t.ClearOpen(ino)
-			_, err := f.orphans.alter(ino, func(n *index.Inode) error { adoptStat(n, st); return nil })
-			return err
-		}
-		adoptStat(n, st)
-		n.Gen++
-		n.Stamp = t.stamp()
-		if mark == nil {
-			t.ClearOpen(ino)
-		} else {
-			t.MarkOpen(ino, *mark)
-		}
-		t.enqueue(ino)
-		return t.changed(berth.OpWrite, n)
-	})
+	return f.update(func(t *txn) error { return t.content(ino, st, mark) })
 }
 
 // settleAll settles what can be settled when no request comes any more.

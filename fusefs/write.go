@@ -98,7 +98,9 @@ func (f *FS) markLocked(o *openFile, trunc bool) error {
 // setMarked notes the mark of the index.
 func (o *openFile) setMarked(f *FS, m index.OpenMark) {
 	o.marked, o.base = true, m
+	waits := o.pace.waits
 	o.pace = newPace(time.Now())
+	o.pace.waits = waits
 	f.opens.retain(o)
 	f.opens.meter(o)
 }
@@ -155,7 +157,7 @@ func (f *FS) withWriter(c caller, ino index.Ino, trunc bool, do func(o *openFile
 		return err
 	})
 	if o.writers == 0 {
-		f.settleLocked(o)
+		f.settleSoonLocked(o)
 	}
 	return err
 }
