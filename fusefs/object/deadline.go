@@ -12,23 +12,32 @@ import (
 // Deadlines bound how long a store may take. Zero fields mean the defaults.
 type Deadlines struct {
 	Answer time.Duration // for an answer without a body; default 30 s
+	Again  time.Duration // after which a question that changes nothing is asked once more; default 5 s
 	Stall  time.Duration // for a body that makes no progress; default 30 s
 	Rate   int64         // bytes per second that a body must reach on the whole; default 128 KiB
 }
 
 // NewDeadlines returns the defaults.
 func NewDeadlines() Deadlines {
-	return Deadlines{Answer: 30 * time.Second, Stall: 30 * time.Second, Rate: 128 << 10}
+	return Deadlines{Answer: 30 * time.Second, Again: 5 * time.Second, Stall: 30 * time.Second, Rate: 128 << 10}
 }
 
 // WithDeadline returns a Store whose every call ends: an answer must come within
 // Answer, a body must move at least every Stall and be through in Answer plus
 // its size at Rate. What took too long is an error matching berth.ErrUnavailable
-// that says what was waited for.
+// that says what was waited for. Head, List and Get are asked again and again
+// meanwhile, so that they go on soon when a store that hung is back. A Store that
+// has deadlines already is returned as it is.
 func WithDeadline(s Store, d Deadlines) Store {
+	if s, ok := s.(*deadlineStore); ok {
+		return s
+	}
 	def := NewDeadlines()
 	if d.Answer <= 0 {
 		d.Answer = def.Answer
+	}
+	if d.Again <= 0 {
+		d.Again = def.Again
 	}
 	if d.Stall <= 0 {
 		d.Stall = def.Stall
@@ -62,7 +71,7 @@ func (s *deadlineStore) total(size int64) time.Duration {
 func (s *deadlineStore) Head(ctx context.Context, key string) (Info, error) {
 	ctx, cancel := s.answer(ctx)
 	defer cancel()
-	return s.s.Head(ctx, key)
+	return askAgain(ctx, s.d.Again, func(ctx context.Context) (Info, error) { return s.s.Head(ctx, key) }, func(Info) {})
 }
 
 func (s *deadlineStore) Delete(ctx context.Context, key, ifMatch string) error {
@@ -74,7 +83,7 @@ func (s *deadlineStore) Delete(ctx context.Context, key, ifMatch string) error {
 func (s *deadlineStore) List(ctx context.Context, o ListOptions) (Page, error) {
 	ctx, cancel := s.answer(ctx)
 	defer cancel()
-	return s.s.List(ctx, o)
+	return askAgain(ctx, s.d.Again, func(ctx context.Context) (Page, error) { return s.s.List(ctx, o) }, func(Page) {})
 }
 
 // Copy may move up to 5 GiB on the store's side before the answer comes, of a
@@ -97,14 +106,23 @@ func (s *deadlineStore) Put(ctx context.Context, key string, body io.ReaderAt, s
 
 func (s *deadlineStore) Get(ctx context.Context, key string, o GetOptions) (io.ReadCloser, Info, error) {
 	ctx, w := watch(ctx, s.d.Answer)
-	body, info, err := s.s.Get(ctx, key, o)
+	got, err := askAgain(ctx, s.d.Again, func(ctx context.Context) (opened, error) {
+		body, info, err := s.s.Get(ctx, key, o)
+		return opened{body, info}, err
+	}, func(late opened) { late.body.Close() })
 	if err != nil {
 		w.stop()
 		return nil, Info{}, err
 	}
 	w.limit = s.d.Stall
 	w.progress()
-	return &watchedReader{body, w}, info, nil
+	return &watchedReader{got.body, w}, got.info, nil
+}
+
+// opened is an answer to Get.
+type opened struct {
+	body io.ReadCloser
+	info Info
 }
 
 // A watchdog ends a context when nothing was reported for its limit.

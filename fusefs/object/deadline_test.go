@@ -196,3 +196,45 @@ func TestPutProgress(t *testing.T) {
 		})
 	}
 }
+
+// TestAskedAgain has a store lose questions: what only asks is answered soon when
+// the store is back, long before the deadline.
+func TestAskedAgain(t *testing.T) {
+	calls := map[mem.Op]func(context.Context, object.Store) error{
+		mem.OpHead: func(ctx context.Context, s object.Store) error { _, err := s.Head(ctx, "k"); return err },
+		mem.OpGet: func(ctx context.Context, s object.Store) error {
+			r, _, err := s.Get(ctx, "k", object.GetOptions{})
+			if err != nil {
+				return err
+			}
+			data, err := io.ReadAll(r)
+			if string(data) != "x" {
+				t.Errorf("read %q", data)
+			}
+			return errors.Join(err, r.Close())
+		},
+		mem.OpList: func(ctx context.Context, s object.Store) error {
+			_, err := s.List(ctx, object.ListOptions{Prefix: "k"})
+			return err
+		},
+	}
+	for op, call := range calls {
+		t.Run(string(op), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := new(mem.Store)
+				s := object.WithDeadline(inner, object.NewDeadlines())
+				if _, err := s.Put(t.Context(), "k", strings.NewReader("x"), 1, object.PutOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				inner.Inject(mem.Fault{Op: op, Hang: true, Times: 2})
+				start := time.Now()
+				if err := call(t.Context(), s); err != nil {
+					t.Error(err)
+				}
+				if waited := time.Since(start); waited != 10*time.Second {
+					t.Errorf("it ended after %s, want 10 s", waited)
+				}
+			})
+		})
+	}
+}
