@@ -2,6 +2,8 @@ package object
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -24,7 +26,7 @@ func askAgain[T any](ctx context.Context, every time.Duration, ask func(context.
 		ctx, cancel := context.WithCancel(ctx)
 		cancels = append(cancels, cancel)
 		go func() {
-			value, err := ask(ctx)
+			value, err := withoutPanic(ctx, ask)
 			select {
 			case answers <- answer{number, value, err}:
 			case <-enough:
@@ -51,4 +53,14 @@ func askAgain[T any](ctx context.Context, every time.Duration, ask func(context.
 			begin()
 		}
 	}
+}
+
+// withoutPanic makes a panic, which would end the process here, an error.
+func withoutPanic[T any](ctx context.Context, ask func(context.Context) (T, error)) (value T, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("BUG: panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return ask(ctx)
 }
