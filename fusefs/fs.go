@@ -50,6 +50,10 @@ type Options struct {
 
 	Debug bool // log each request
 
+	// Guard is for a process that uses its mount itself; nil = there is none. It
+	// ends with Close, or when Open returns an error.
+	Guard *Guard
+
 	Logger *slog.Logger     // nil = slog.Default
 	Now    func() time.Time // the clock of attributes; nil = the kernel's
 
@@ -110,6 +114,14 @@ var errClosed = errors.New("the file system was closed")
 // mounts, and serves until Close. A state directory that another process has
 // open is refused with an error matching fs.ErrExist. ctx bounds opening only.
 func Open(ctx context.Context, o Options) (*FS, error) {
+	f, err := open(ctx, o)
+	if err != nil && o.Guard != nil {
+		err = errors.Join(err, o.Guard.Close())
+	}
+	return f, err
+}
+
+func open(ctx context.Context, o Options) (*FS, error) {
 	f, err := newFS(o)
 	if err != nil {
 		return nil, err
@@ -196,6 +208,9 @@ func (f *FS) close(ctx context.Context) error {
 	for _, ino := range f.orphans.numbers() { // of a kernel that will not tell
 		f.orphans.forget(ino)
 		f.endOrphan(ino)
+	}
+	if g := f.opts.Guard; g != nil {
+		err = errors.Join(err, g.Close())
 	}
 	return errors.Join(err, f.closeState(ctx))
 }

@@ -60,6 +60,11 @@ func (f *FS) mount() error {
 		return fmt.Errorf("cannot mount %s: %w", f.opts.Mountpoint, err)
 	}
 	f.server = server
+	if g := f.opts.Guard; g != nil {
+		if err := g.watch(f.opts.Mountpoint); err != nil {
+			return errors.Join(err, f.unmount())
+		}
+	}
 	f.probePassthrough()
 	f.notify.start(server)
 	f.group.Go(func() error {

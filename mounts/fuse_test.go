@@ -28,7 +28,13 @@ func startFUSE(state string, store *mem.Store) (*Host, *fusefs.FS, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	guard, err := fusefs.StartGuard(rerun(roleGuard))
+	if err != nil {
+		h.Close()
+		return nil, nil, err
+	}
 	f, err := fusefs.Open(context.Background(), fusefs.Options{
+		Guard:    guard,
 		StateDir: state, Store: store, Mountpoint: h.FSDir(), IDMapped: true,
 		Owner: &fusefs.Owner{UID: machineUID, GID: machineUID}, Logger: slog.New(slog.DiscardHandler),
 	})

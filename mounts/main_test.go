@@ -19,15 +19,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth"
+	"berth/fusefs"
 )
 
 // The test binary starts itself again in other roles.
 const (
 	roleEnv       = "BERTH_TEST_ROLE"
 	roleTests     = "tests"     // in a mount namespace of its own
+	roleClaims    = "claims"    // mounts and releases views until it is killed
 	roleContainer = "container" // sees a slot's home as a container does
 	roleDial      = "dial"      // asks a server once
 	roleFUSE      = "fuse"      // as roleHost, with the real file system
+	roleGuard     = "guard"     // watches over a host with the real file system
 	roleHost      = "host"      // holds the mounts of a state directory until it is killed
 )
 
@@ -44,6 +47,10 @@ func TestMain(m *testing.M) {
 		}
 	case roleFUSE:
 		err = serveFUSEHost(os.Args[1])
+	case roleGuard:
+		err = fusefs.ServeGuard()
+	case roleClaims:
+		err = serveClaims(os.Args[1])
 	case roleHost:
 		err = serveHost(os.Args[1])
 	default:

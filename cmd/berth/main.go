@@ -59,6 +59,7 @@ func newRootCommand() *cobra.Command {
 		// Those that up starts.
 		newStoreCommand(),
 		newMountdCommand(),
+		newGuardCommand(),
 		newSandboxdCommand(),
 		newGatewayCommand(),
 	)

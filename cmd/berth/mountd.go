@@ -204,7 +204,12 @@ func (m *mountd) openFS(ctx context.Context) (err error) {
 	if m.conf.Store.Exclusive {
 		revalidate = 0
 	}
+	guard, err := startGuard()
+	if err != nil {
+		return err
+	}
 	m.fs, err = fusefs.Open(ctx, fusefs.Options{
+		Guard:    guard,
 		StateDir: m.conf.State, Store: m.store, Mountpoint: m.host.FSDir(), Logger: m.log,
 		Owner:      &fusefs.Owner{UID: uint32(m.conf.MachineUID), GID: uint32(m.conf.MachineGID)},
 		Revalidate: revalidate, IDMapped: true, Quotas: m.conf.Quotas,
