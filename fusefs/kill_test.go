@@ -8,23 +8,28 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"berth/fusefs/object"
+	"berth/fusefs/object/embedded/embeddedtest"
 	"berth/fusefs/object/mem"
+	"berth/fusefs/object/s3"
 )
 
-// serveForTest serves a mount below a directory until it is killed. Nothing
-// reaches its store, so that all has to come from the state directory.
+// serveForTest serves a mount below a directory until it is killed. Its bucket is
+// the one that the file "store" there tells of; without that nothing reaches its
+// store, so that all has to come from the state directory.
 func serveForTest(base string) int {
-	store := new(mem.Store)
+	store, err := storeForTest(base)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	f, err := Open(context.Background(), Options{StateDir: filepath.Join(base, "state"), Mountpoint: filepath.Join(base, "mnt"),
 		WholeBucket: true, Store: store, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
@@ -44,16 +49,24 @@ func serveForTest(base string) int {
 	return 0
 }
 
+func storeForTest(base string) (object.Store, error) {
+	data, err := os.ReadFile(filepath.Join(base, "store"))
+	if err != nil {
+		return new(mem.Store), nil
+	}
+	return s3.New(s3.Options{URL: string(data), Bucket: embeddedtest.Bucket, AccessKey: embeddedtest.AccessKey, SecretKey: embeddedtest.SecretKey})
+}
+
 // A served is a server in a process of its own.
 type served struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
 
-func serve(t *testing.T, base string) *served {
+func serve(t *testing.T, base string, env ...string) *served {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), serveEnv+"="+base)
+	cmd.Env = append(append(os.Environ(), serveEnv+"="+base), env...)
 	cmd.Stderr = t.Output()
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
@@ -75,99 +88,54 @@ func (s *served) kill() {
 	s.cmd.Wait()
 }
 
-var kills = flag.Int("kills", 4, "how often TestKill kills the server")
-
-// TestKill kills the server while files are being written, several times. Every
-// file whose close returned is there afterwards, whole; every file is all of
-// one generation or was open at the kill.
-func TestKill(t *testing.T) {
-	base := t.TempDir()
-	dir := filepath.Join(base, "mnt")
-	for _, d := range []string{dir, filepath.Join(base, "state")} {
-		must(t, os.Mkdir(d, 0o755))
-	}
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-	want := make(map[string]string) // what close or rename returned for
-	for round := range *kills {
-		s := serve(t, base)
-		checkFiles(t, dir, want)
-		var mu sync.Mutex
-		var writers sync.WaitGroup
-		enough := make(chan struct{})
-		reached := sync.OnceFunc(func() { close(enough) })
-		for w := range 4 {
-			writers.Add(1)
-			go func() {
-				defer writers.Done()
-				writeUntilKilled(dir, fmt.Sprintf("r%d-w%d", round, w), func(removed, name, content string) {
-					mu.Lock()
-					defer mu.Unlock()
-					delete(want, removed)
-					want[name] = content
-					if len(want) >= 150*(round+1) {
-						reached()
-					}
-				})
-			}()
-		}
-		select {
-		case <-enough:
-		case <-time.After(30 * time.Second):
-			t.Fatal("the writers are too slow")
-		}
-		s.kill()
-		writers.Wait()
-	}
-	s := serve(t, base)
-	checkFiles(t, dir, want)
+// stop ends the server the usual way, when all is in the bucket.
+func (s *served) stop(t *testing.T) {
+	t.Helper()
 	must(t, s.stdin.Close())
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("the end: %v", err)
 	}
 }
 
-// writeUntilKilled makes files in different ways, and tells of each when it must
-// not be lost any more.
-func writeUntilKilled(dir, prefix string, done func(removed, name, content string)) {
-	for i := 0; ; i++ {
-		name := fmt.Sprintf("%s-%d", prefix, i)
-		content := strings.Repeat(name+"\n", 1+i%700)
-		write := name
-		if i%3 == 1 {
-			write += ".tmp"
-		}
-		if os.WriteFile(filepath.Join(dir, write), []byte(content), 0o644) != nil {
-			return
-		}
-		if i%3 == 2 {
-			content += "more"
-			f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_APPEND, 0)
-			if err != nil {
-				return
-			}
-			_, err = f.WriteString("more")
-			if errors.Join(err, f.Close()) != nil {
-				return
-			}
-		}
-		if write != name && os.Rename(filepath.Join(dir, write), filepath.Join(dir, name)) != nil {
-			return
-		}
-		done("", name, content)
+var kills = flag.Int("kills", 4, "how often TestKill kills the server, over all file systems")
+
+// TestKill kills the server at random moments of a load of small files, fsync,
+// git and SQLite. All that was closed, synced or committed is there afterwards,
+// and in the end the bucket has what the tree has.
+func TestKill(t *testing.T) {
+	for _, kind := range []string{"ext4", "xfs"} {
+		t.Run(kind, func(t *testing.T) { testKill(t, newBase(t, newVolume(t, kind, 2<<30)), (*kills+1)/2) })
 	}
 }
 
-func checkFiles(t *testing.T, dir string, want map[string]string) {
-	t.Helper()
-	lost := 0
-	for name, content := range want {
-		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != content {
-			if lost++; lost < 5 {
-				t.Errorf("%s: got %d bytes, %v, want %d", name, len(got), err, len(content))
-			}
+func testKill(t *testing.T, base string, rounds int) {
+	dir := filepath.Join(base, "mnt")
+	bucket := serveBucket(t, base)
+	loads := []load{newFileLoad("closed"), newJournalLoad("journal"), newReplaceLoad("replaced"),
+		newTruncateLoad("truncated"), newGitLoad("repo"), newSQLiteLoad("delete"), newSQLiteLoad("wal")}
+	var log report
+	for round := range rounds {
+		s := serve(t, base)
+		for _, l := range loads {
+			l.repair(dir)
+			log.add(l.promise(true)(t, dir))
+		}
+		stop := startLoads(t, dir, loads)
+		time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond) // the kill is at a random moment
+		s.kill()
+		stop()
+		log.torn(t, bucket, loads)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
 		}
 	}
-	if lost > 0 {
-		t.Fatalf("%d of %d files were lost", lost, len(want))
+	s := serve(t, base)
+	for _, l := range loads {
+		l.repair(dir)
+		log.add(l.promise(true)(t, dir))
 	}
+	tree := readTree(t, dir)
+	s.stop(t)
+	sameAsBucket(t, tree, bucket)
+	t.Logf("%d kills: checked %s; %d objects of the bucket in between, %d in the end", rounds, log.checks(), log.objects, len(tree))
 }
