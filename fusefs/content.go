@@ -2,7 +2,6 @@ package fusefs
 
 import (
 	"errors"
-	"sync"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -12,84 +11,10 @@ import (
 	"berth/fusefs/index"
 )
 
-// An unsyncedSet has the inodes whose new content took the place of old content
-// by a rename and may not be on disk yet. It is synced before the index is, so
-// that the rename is not durable before the bytes are.
-type unsyncedSet struct {
-	mu   sync.Mutex // protects inos
-	inos map[index.Ino]bool
-}
-
-func (s *unsyncedSet) init() { s.inos = make(map[index.Ino]bool) }
-
-func (s *unsyncedSet) add(ino index.Ino) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inos[ino] = true
-}
-
-func (s *unsyncedSet) take() []index.Ino {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]index.Ino, 0, len(s.inos))
-	for ino := range s.inos {
-		out = append(out, ino)
-	}
-	clear(s.inos)
-	return out
-}
-
-// contentFirst is called before a file takes the place of another: its bytes go
-// to the disk ahead of the name.
-func (f *FS) contentFirst(ino index.Ino) {
-	file, err := f.cache.Open(ino, unix.O_RDONLY)
-	if err != nil {
-		return // only in the bucket, which is safe
-	}
-	defer file.Close()
-	cache.StartWriteOut(file)
-	f.unsynced.add(ino)
-}
-
-// syncIndex makes all names and attributes safe from power loss, after the
-// content that they may have put in the place of other content.
-func (f *FS) syncIndex() error {
-	if err := f.syncReplaced(); err != nil {
-		return err
-	}
-	return f.db.Sync()
-}
-
-// syncReplaced makes the content of the unsynced set safe from power loss.
-func (f *FS) syncReplaced() error {
-	var failed error
-	for _, ino := range f.unsynced.take() {
-		file, err := f.cache.Open(ino, unix.O_RDONLY)
-		if err != nil {
-			continue // removed since
-		}
-		err = fdatasync(file)
-		file.Close()
-		if err != nil {
-			f.unsynced.add(ino)
-			failed = err
-		}
-	}
-	return failed
-}
-
 // Fsync serves fsync(2) and fdatasync(2): content, attributes and name.
 func (r *rawFS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	f := r.fs
-	err := f.withOpen(index.Ino(in.NodeId), func(o *openFile) error {
-		o.mu.Lock()
-		file := o.r
-		o.mu.Unlock()
-		if file == nil {
-			return nil
-		}
-		return fdatasync(file)
-	})
+	err := f.withOpen(index.Ino(in.NodeId), f.syncContent)
 	if err == nil {
 		err = f.syncIndex()
 	}

@@ -20,7 +20,10 @@
 //
 // Guarantees. When close(2) returns, the death of this process loses nothing of
 // what was written. When fsync(2) returns, content, attributes and name survive
-// a power cut. A directory is renamed in one step. Inode numbers are never used
+// a power cut. What was not synced is then as on any local file system, but content
+// that takes the place of other content, by a rename or after a truncation, is whole
+// or that other content is still there; and what the bucket had got comes back.
+// A directory is renamed in one step. Inode numbers are never used
 // again; with links, mtime and ctime they outlive the loss of the state directory,
 // since objects tell them (directories get new ones). Numbers of two gateways do not
 // meet, but a file can have another on each; a write through one name of a hard link

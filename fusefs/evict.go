@@ -149,10 +149,11 @@ func (f *FS) dropLeftover(ino index.Ino) error {
 		}
 		last = s
 	}
+	f.discards.add(discarded{ino: ino})
 	if last.File == "" || f.cache.HasBefore(last.File) {
-		return f.cache.Remove(ino)
+		return nil
 	}
-	return f.cache.MoveAside(ino, last.File)
+	return f.cache.LinkAside(ino, last.File)
 }
 
 // evictOne removes the content of an inode if all its names have it in the
@@ -199,6 +200,12 @@ func (f *FS) stored(n *index.Inode) (bool, error) {
 	if err != nil || queued {
 		return false, err
 	}
+	return f.held(n)
+}
+
+// held says whether the bucket has the present generation of a file under one of
+// its keys.
+func (f *FS) held(n *index.Inode) (bool, error) {
 	holders, err := f.db.Holders(n.Ino)
 	if err != nil {
 		return false, err

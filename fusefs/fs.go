@@ -59,6 +59,7 @@ type Options struct {
 
 	wrap    func(fuse.RawFileSystem) fuse.RawFileSystem // lets a test see the requests
 	maxOpen int                                         // of a test: content files open at once; 0 = by the limit of descriptors
+	boot    string                                      // of a test: names the run of the machine; "" = as the kernel does
 
 	storeWait time.Duration // of a test; 0 = the constant
 }
@@ -90,7 +91,11 @@ type FS struct {
 	notify   *notifier
 	orphans  orphanTable
 	saves    saveTable
-	unsynced unsyncedSet
+	replaced replacedSet
+	discards discardSet
+
+	syncing sync.Mutex    // makes syncReplaced one at a time; taken before openFile.mu
+	safeAt  atomic.Uint64 // index.DB.Commits of what is known to be on the disk
 
 	space    space
 	freezer  freezer
@@ -142,6 +147,7 @@ func open(ctx context.Context, o Options) (*FS, error) {
 	f.group.Go(f.evictLoop)
 	f.group.Go(f.keepLoop)
 	f.group.Go(f.meterLoop)
+	f.group.Go(f.safeLoop)
 	return f, nil
 }
 
@@ -170,7 +176,7 @@ func newFS(o Options) (*FS, error) {
 	f.settles.init()
 	f.dirs.init()
 	f.orphans.init()
-	f.unsynced.init()
+	f.replaced.init()
 	if !o.WholeBucket {
 		f.synth.init()
 	}
@@ -212,6 +218,7 @@ func (f *FS) close(ctx context.Context) error {
 	if g := f.opts.Guard; g != nil {
 		err = errors.Join(err, g.Close())
 	}
+	f.makeSafe()
 	return errors.Join(err, f.closeState(ctx))
 }
 
@@ -222,7 +229,7 @@ func (f *FS) closeState(ctx context.Context) error {
 		f.sync.Close(ctx)
 	}
 	f.opens.closeAll()
-	if cerr := f.db.Close(); cerr != nil {
+	if cerr := errors.Join(f.noteEnd(), f.db.Close()); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("cannot close file system: %w", cerr))
 	}
 	return err

@@ -19,7 +19,11 @@ import (
 )
 
 // serveEnv makes the test binary a server that a test can kill: see kill_test.go.
-const serveEnv = "BERTH_TEST_SERVE"
+// bootEnv tells it which run of the machine it is in.
+const (
+	serveEnv = "BERTH_TEST_SERVE"
+	bootEnv  = "BERTH_TEST_BOOT"
+)
 
 func TestMain(m *testing.M) {
 	if dir, url := os.Getenv(serveEnv), os.Getenv(askedEnv); url != "" {

@@ -89,6 +89,9 @@ func (f *FS) openHandle(c caller, ino index.Ino, flags uint32, out *fuse.OpenOut
 	o := f.opens.get(ino)
 	trunc := flags&syscall.O_TRUNC != 0 && writable(flags)
 	fresh, err := f.addHandle(c, o, n.Tree, writable(flags), trunc, out)
+	if err == errRemote { // its content was lost, and is to be fetched again
+		fresh, err = f.addHandle(c, o, n.Tree, writable(flags), trunc, out)
+	}
 	if err != nil {
 		f.opens.put(o, 1)
 		return err

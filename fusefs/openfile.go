@@ -36,6 +36,7 @@ type openFile struct {
 
 	marked bool           // may be written to: the index has base as its OpenMark, refs counts it
 	base   index.OpenMark // what an unchanged content file looks like
+	synced cache.Stat     // as the content file was when it was last synced
 	pace   pace           // of settling and snapshots
 }
 
@@ -210,7 +211,7 @@ func (f *FS) openLocked(o *openFile, write bool) error {
 	if err != nil {
 		f.untakeLocked(o)
 		if errors.Is(err, fs.ErrNotExist) {
-			return errStale
+			return f.lostLocked(o)
 		}
 		return err
 	}
@@ -229,6 +230,16 @@ func (f *FS) openLocked(o *openFile, write bool) error {
 	}
 	f.opens.meter(o)
 	return nil
+}
+
+// lostLocked is for a content file that should be here and is not, as when a power
+// cut took back that it was evicted. It is errRemote if the bucket has it.
+func (f *FS) lostLocked(o *openFile) error {
+	err := f.sync.Lost(o.ino)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errStale
+	}
+	return errors.Join(err, errRemote)
 }
 
 // closeLocked undoes openLocked when no handle is left. A file without a name

@@ -175,15 +175,12 @@ func (f *FS) endOrphanLocked(o *openFile) {
 	if !gone.IsFile() {
 		return
 	}
-	var err error
 	if gone.aside != "" {
-		err = f.cache.MoveAside(o.ino, gone.aside)
-	} else {
-		err = f.cache.Remove(o.ino)
+		if err := f.cache.LinkAside(o.ino, gone.aside); err != nil {
+			f.log.Warn("Cannot set aside a removed file", "inode", o.ino, "cause", err)
+		}
 	}
-	if err != nil {
-		f.log.Warn("Cannot remove content of a removed file", "inode", o.ino, "cause", err)
-	}
+	f.discards.add(discarded{ino: o.ino})
 }
 
 // keepAside sets aside the content of a removed file that is open: its end may be

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"strings"
 
 	"berth/fusefs/cache"
@@ -14,7 +15,11 @@ import (
 )
 
 // Names of what is kept in the index's settings.
-const gatewayText = "gateway"
+const (
+	gatewayText = "gateway"
+	bootText    = "boot"   // the run of the machine that the last process was in
+	endedText   = ", over" // follows it when that process ended in order
+)
 
 // openSync makes the Syncer, with an id for this state directory that is made
 // once.
@@ -37,19 +42,79 @@ func (f *FS) openSync() error {
 	return err
 }
 
-// recover brings to an end what an earlier process left. Files that were open for
-// writing have settled, unless a process has outlived the server with its file
-// open or mapped: the kernel goes on writing to the content file for it, and the
-// file stays marked. It runs before the mount.
+// recover brings to an end what an earlier process left, before the mount. Files
+// that were open for writing have settled, unless a process has outlived the
+// server with its file open or mapped: the kernel goes on writing to the content
+// file for it, and the file stays marked. If the machine has stopped since, what
+// may not have reached the disk is looked at: see recoverCut.
 func (f *FS) recover() error {
+	last, err := f.db.Text(bootText)
+	if err != nil {
+		return err
+	}
+	boot, err := f.bootID()
+	if err != nil {
+		return err
+	}
 	marks := make(map[index.Ino]index.OpenMark)
-	err := f.db.OpenMarks(func(ino index.Ino, m index.OpenMark) bool {
+	err = f.db.OpenMarks(func(ino index.Ino, m index.OpenMark) bool {
 		marks[ino] = m
 		return true
 	})
 	if err != nil {
 		return fmt.Errorf("cannot recover: %w", err)
 	}
+	if last != boot && last != boot+endedText {
+		if err := f.recoverCut(marks, last != "" && !strings.HasSuffix(last, endedText)); err != nil {
+			return fmt.Errorf("cannot recover from the stop of the machine: %w", err)
+		}
+		clear(marks)
+	}
+	if err := f.recoverOpen(marks); err != nil {
+		return err
+	}
+	if err := f.recoverReplaced(); err != nil {
+		return err
+	}
+	if err := f.cache.EachSnapshot(f.cache.RemoveSnapshot); err != nil {
+		return err
+	}
+	if last == boot {
+		return nil
+	}
+	if err := f.db.Update(func(b *index.Batch) error { b.PutText(bootText, boot); return nil }); err != nil {
+		return err
+	}
+	return f.db.Sync()
+}
+
+// bootID names the run of the machine: after a power cut it is another.
+func (f *FS) bootID() (string, error) {
+	if f.opts.boot != "" {
+		return f.opts.boot, nil
+	}
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("cannot tell whether the machine has stopped: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
+}
+
+// noteEnd notes that this process has ended in order, so that the index is what
+// it was whatever the machine does then.
+func (f *FS) noteEnd() error {
+	boot, err := f.bootID()
+	if err == nil {
+		err = f.db.Update(func(b *index.Batch) error { b.PutText(bootText, boot+endedText); return nil })
+	}
+	if err == nil {
+		err = f.db.Sync()
+	}
+	return err
+}
+
+// recoverOpen settles what was open.
+func (f *FS) recoverOpen(marks map[index.Ino]index.OpenMark) error {
 	changed, held := 0, 0
 	for ino, m := range marks {
 		if err := f.cache.Thaw(ino); err != nil && f.cache.Freezes() {
@@ -67,9 +132,6 @@ func (f *FS) recover() error {
 		if did {
 			changed++
 		}
-	}
-	if err := f.cache.EachSnapshot(f.cache.RemoveSnapshot); err != nil {
-		return err
 	}
 	if len(marks) > 0 {
 		f.log.Info("Settled the files that were open when the last run ended", "open", len(marks), "changed", changed, "written_on", held)
@@ -90,6 +152,29 @@ func (f *FS) takeOver(ino index.Ino, m index.OpenMark) {
 	}
 	o.tree, o.outlived = n.Tree, true
 	o.setMarked(f, m)
+}
+
+// recoverReplaced goes on with old content that is kept.
+func (f *FS) recoverReplaced() error {
+	unsynced, err := f.db.AllUnsynced()
+	if err != nil {
+		return err
+	}
+	olds, err := f.cache.Olds()
+	if err != nil {
+		return err
+	}
+	for ino, u := range unsynced {
+		if u.Old != 0 {
+			f.replaced.add(ino, u.Old, olds[ino])
+		}
+	}
+	for ino, gen := range olds {
+		if unsynced[ino].Old != ino {
+			f.discards.add(discarded{ino: ino, old: true, gen: gen})
+		}
+	}
+	return nil
 }
 
 // recoverFile settles one file by comparing it with its mark.

@@ -195,6 +195,7 @@ func TestEviction(t *testing.T) {
 	must(t, os.WriteFile(r.cache.Path(1<<40), []byte("x"), 0o600))
 	r.started = time.Now().Add(time.Minute)
 	must(t, r.evict(true))
+	r.makeSafe()
 	if _, err := os.Stat(r.cache.Path(1 << 40)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the leftover: got %v", err)
 	}

@@ -33,6 +33,8 @@ type renaming struct {
 	oldName, newName    string
 	noReplace, exchange bool
 	below               map[index.Ino]int // bytes of the longest path below a directory, where that had to be looked up
+
+	src, old index.Ino // whose old content is kept for src until src's own is on the disk; 0 = none
 }
 
 func (r *renaming) run() error {
@@ -60,9 +62,16 @@ func (r *renaming) run() error {
 		}
 	}
 	if exists && !r.exchange && src.IsFile() && dst.IsFile() {
-		f.contentFirst(src.Ino)
+		if r.old, err = f.contentFirst(src.Ino, dst.Ino); err != nil {
+			return err
+		}
+		r.src = src.Ino
 	}
-	return f.update(r.apply)
+	if err := f.update(r.apply); err != nil || r.old == 0 {
+		return err
+	}
+	f.replaced.add(r.src, r.old, 0) // again: it may have been synced before the rename was there
+	return nil
 }
 
 // prepareDir makes the names below a directory known where some of them are not, for
@@ -235,6 +244,9 @@ func (r *renaming) move(t *txn, oldParent, newParent *index.Inode, src, dst *ind
 		}
 		if err := t.dropName(newParent, r.newName, dst); err != nil {
 			return err
+		}
+		if r.old != 0 && src.Ino == r.src {
+			t.MarkUnsynced(src.Ino, index.Unsynced{Old: r.old})
 		}
 	} else if err := t.noteEntry(newParent, r.newName, nil); err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 // How open files are looked at.
 const (
 	watchEvery  = 500 * time.Millisecond
-	syncEvery   = 5 * time.Second  // for content that took the place of other content
 	quietFor    = 2 * time.Second  // a file that long unchanged is snapshotted
 	snapAtLeast = 60 * time.Second // and one that keeps changing so often
 	copyTries   = 3                // of a copy while the file changes under it
@@ -81,10 +80,10 @@ func (f *FS) settledLocked(o *openFile) (bool, error) {
 	return f.cache.Settled(o.ino)
 }
 
-// commitContent makes what the content file holds a new generation of a file that
-// stays open.
+// commitContent makes what the content file holds a new generation, of a file that
+// stays open if there is a mark.
 func (f *FS) commitContent(ino index.Ino, st cache.Stat, mark *index.OpenMark) error {
-	return f.update(func(t *txn) error { return t.content(ino, st, mark) })
+	return f.update(func(t *txn) error { return t.content(ino, st, false, mark) })
 }
 
 // settleAll settles what can be settled when no request comes any more.

@@ -165,12 +165,13 @@ func (t *txn) settle(r resting) error {
 		t.ClearOpen(r.ino)
 		return nil
 	}
-	return t.content(r.ino, r.stat, nil)
+	return t.content(r.ino, r.stat, sameContent(r.stat, r.synced), nil)
 }
 
 // content makes what the content file of an inode holds a new generation. With a
-// mark the file stays open and the mark replaces the one before.
-func (t *txn) content(ino index.Ino, st cache.Stat, mark *index.OpenMark) error {
+// mark the file stays open and the mark replaces the one before. synced says that
+// it is on the disk.
+func (t *txn) content(ino index.Ino, st cache.Stat, synced bool, mark *index.OpenMark) error {
 	t.now = st.Ctime // the change is as old as the writing, not as its being noticed
 	n, err := t.inode(ino)
 	if err != nil { // unlinked meanwhile, with the attributes from before
@@ -183,6 +184,9 @@ func (t *txn) content(ino index.Ino, st cache.Stat, mark *index.OpenMark) error 
 	n.Stamp = t.stamp()
 	if mark == nil {
 		t.ClearOpen(ino)
+		if err := t.noteUnsynced(ino, synced); err != nil {
+			return err
+		}
 	} else {
 		t.MarkOpen(ino, *mark)
 	}

@@ -15,21 +15,12 @@ func (f *FS) watch() error {
 	defer tick.Stop()
 	soon := time.NewTimer(time.Hour)
 	defer soon.Stop()
-	sync := time.NewTicker(syncEvery)
-	defer sync.Stop()
 	for {
 		select {
 		case <-f.ctx.Done():
 			return nil
 		case d := <-f.opens.soon:
 			soon.Reset(d)
-			continue
-		case <-sync.C:
-			// What a rename put in the place of other content is on disk before long,
-			// also if nobody calls fsync.
-			if err := f.syncReplaced(); err != nil {
-				f.log.Error("Cannot write content to disk", "cause", err)
-			}
 			continue
 		case <-soon.C:
 		case <-tick.C:

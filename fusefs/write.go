@@ -17,6 +17,9 @@ const racy = 20 * time.Millisecond
 // before the caller gets to write. With trunc its content is thrown away. An
 // inode whose content is not here is errRemote, unless trunc is set.
 func (f *FS) beginWriteLocked(o *openFile, trunc bool) error {
+	if o.marked && trunc && !o.inUseLocked() && !o.base.Swap {
+		f.settleLocked(o) // so that what was closed can be kept as old content
+	}
 	if !o.marked {
 		if err := f.markLocked(o, trunc); err != nil {
 			return err
@@ -63,11 +66,13 @@ func (f *FS) markLocked(o *openFile, trunc bool) error {
 		}
 		m = index.OpenMark{Size: st.Size, Mtime: st.Mtime, Ctime: st.Ctime}
 		m.Fresh = trunc && st.Size > 0 || f.now().UnixNano()-st.Mtime < int64(racy)
+		m.Swap = trunc && st.Size > 0 && o.r == nil && f.freezer.get(o.ino) == nil
 	}
 	err = f.db.Update(func(b *index.Batch) error {
 		cur, err := f.db.Inode(o.ino)
 		if err != nil {
 			f.db.CountOpen(n.Ino, n.Tree, n.Size)
+			m.Swap = false
 			return nil // unlinked meanwhile: an orphan needs no journal
 		}
 		b.CountOpen(&cur, false)
@@ -78,6 +83,12 @@ func (f *FS) markLocked(o *openFile, trunc bool) error {
 			cur.Remote = false
 			b.PutInode(cur)
 		}
+		if u, _, err := f.db.Unsynced(o.ino); err != nil || u.Old != 0 {
+			m.Swap = false // there is old content already
+		}
+		if m.Swap {
+			b.MarkUnsynced(o.ino, index.Unsynced{Old: o.ino})
+		}
 		b.MarkOpen(o.ino, m)
 		return nil
 	})
@@ -85,7 +96,11 @@ func (f *FS) markLocked(o *openFile, trunc bool) error {
 		return err
 	}
 	o.setMarked(f, m)
-	if !n.Remote {
+	switch {
+	case m.Swap:
+		f.replaced.add(o.ino, o.ino, n.Gen)
+		return f.cache.Renew(o.ino, n.Gen)
+	case !n.Remote:
 		return nil
 	}
 	file, err := f.cache.Create(o.ino)

@@ -26,10 +26,10 @@ func (c *Cache) SetAside(src *os.File, name string) error {
 	return c.place(temp, c.beforePath(name))
 }
 
-// MoveAside gives the content file of an inode that is going away a name in the
-// "before" directory. It is fs.ErrNotExist when there is no such file.
-func (c *Cache) MoveAside(ino index.Ino, name string) error {
-	if err := os.Rename(c.Path(ino), c.beforePath(name)); err != nil {
+// LinkAside gives the content file of an inode that is going away a second name
+// in the "before" directory. It is fs.ErrNotExist when there is no such file.
+func (c *Cache) LinkAside(ino index.Ino, name string) error {
+	if err := errors.Join(c.RemoveBefore(name), os.Link(c.Path(ino), c.beforePath(name))); err != nil {
 		return fmt.Errorf("cannot set aside content of %d: %w", ino, err)
 	}
 	return nil

@@ -5,13 +5,15 @@
 // A temp is a file being filled; Adopt makes it the content file in one step.
 // A snapshot is the frozen content of one generation of a file that is still
 // being written to. What was set aside lies in the "before" directory under
-// names that the caller chooses.
+// names that the caller chooses. Old content is what a truncated file had, kept
+// until what was written instead is on the disk.
 //
 // The index says which content files are whole and which are clean; this package
 // does not know. A content file without an inode is a leftover: see Sweep.
 //
 // Layout below the directory: xx/INO (decimal; xx are the last two hexadecimal
-// digits of the number), tmp/, snap/INO.GEN, before/NAME.
+// digits of the number), tmp/, snap/INO.GEN, old/INO.GEN,
+// before/NAME.
 package cache
 
 import (
@@ -34,6 +36,7 @@ const (
 	tempDir   = "tmp"
 	snapDir   = "snap"
 	beforeDir = "before"
+	oldDir    = "old"
 )
 
 // A Cache is a directory of content files. Its methods can be called from many
@@ -54,7 +57,7 @@ func Open(dir string) (*Cache, error) {
 	if err := os.RemoveAll(filepath.Join(dir, tempDir)); err != nil {
 		return nil, fmt.Errorf("cannot open cache: %w", err)
 	}
-	names := []string{tempDir, snapDir, beforeDir}
+	names := []string{tempDir, snapDir, beforeDir, oldDir}
 	for i := range 256 {
 		names = append(names, fmt.Sprintf("%02x", i))
 	}

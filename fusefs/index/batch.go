@@ -41,10 +41,10 @@ func (b *Batch) AddInode(n Inode) {
 	b.added = append(b.added, n.Ino)
 }
 
-// DeleteInode removes an inode, its queue entry, open mark and orphan mark. Its
+// DeleteInode removes an inode, its queue entry and all marks. Its
 // names must be gone or go in the same batch.
 func (b *Batch) DeleteInode(ino Ino) {
-	for _, table := range []byte{tableInode, tableQueue, tableOpen, tableOrphan} {
+	for _, table := range []byte{tableInode, tableQueue, tableOpen, tableOrphan, tableUnsynced} {
 		b.delete(inoKey(table, ino))
 	}
 	b.inodes = append(b.inodes, Inode{Ino: ino})

@@ -180,13 +180,13 @@ func (m *OpenMark) encode() []byte {
 	e.int(m.Size)
 	e.int(m.Mtime)
 	e.int(m.Ctime)
-	e.bools(m.Fresh)
+	e.bools(m.Fresh, m.Swap)
 	return e.b
 }
 
 func decodeOpenMark(b []byte) (OpenMark, error) {
 	d := newDecoder(b)
 	m := OpenMark{Size: d.int(), Mtime: d.int(), Ctime: d.int()}
-	d.bools(&m.Fresh)
+	d.bools(&m.Fresh, &m.Swap)
 	return m, d.err("open mark")
 }

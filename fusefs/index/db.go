@@ -35,6 +35,7 @@ const (
 	tableTree     = 't'
 	tableSettings = 'g'
 	tableUsage    = 'u'
+	tableUnsynced = 'w'
 )
 
 // A DB is an open index. Close it; it is closed by nobody else.
@@ -121,6 +122,13 @@ func (db *DB) load() error {
 	for _, m := range moves {
 		db.nextSeq = max(db.nextSeq, m.Seq)
 	}
+	unsynced, err := db.AllUnsynced()
+	if err != nil {
+		return err
+	}
+	for _, u := range unsynced {
+		db.nextSeq = max(db.nextSeq, u.Seq)
+	}
 	return db.loadUsage()
 }
 
@@ -144,7 +152,11 @@ func (db *DB) Sync() error {
 	return nil
 }
 
-// newSeq returns the next number for a Move.
+// Commits returns how much was committed so far: while it returns the same as
+// before a Sync all of it is safe.
+func (db *DB) Commits() uint64 { return db.log.last() }
+
+// newSeq returns the next number for a Move or an Unsynced.
 func (db *DB) newSeq() uint64 {
 	db.mu.Lock()
 	defer db.mu.Unlock()

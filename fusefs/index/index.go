@@ -32,6 +32,7 @@
 //	c ino checkpoint   Saved       e dir name 0 checkpoint  OldEntry
 //	j tree checkpoint, then the key of an OldEntry or a Saved  (empty)
 //	u tree           Usage
+//	w ino            Unsynced
 //
 // Numbers in keys are 8 bytes, big-endian. Values begin with a version byte.
 package index
@@ -204,6 +205,7 @@ type OpenMark struct {
 	Mtime int64 // Unix ns
 	Ctime int64 // of the cache file itself, Unix ns
 	Fresh bool  // created or truncated by this open: counts as changed whatever the times say
+	Swap  bool  // truncated by taking a new content file, the old one is kept: see Unsynced
 }
 
 // A Move is a directory rename whose objects have not all followed yet.

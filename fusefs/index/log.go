@@ -180,6 +180,13 @@ func (l *batchLog) begin() error {
 // adding one.
 func (l *batchLog) next() uint64 { return l.seq + 1 }
 
+// last is the number of the last record.
+func (l *batchLog) last() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seq
+}
+
 // add writes a record. When it returns nil the kernel has it.
 func (l *batchLog) add(batch []byte) error {
 	l.mu.Lock()

@@ -151,10 +151,6 @@ func (s *Syncer) fetch(ctx context.Context, n *index.Inode, r index.Remote) erro
 	if err := os.Chtimes(temp.Name(), time.Time{}, time.Unix(0, mtime)); err != nil {
 		return fmt.Errorf("cannot set time of fetched content: %w", err)
 	}
-	// The bytes go to the disk before the lock is taken, so that Adopt is only a rename.
-	if err := temp.Sync(); err != nil {
-		return fmt.Errorf("cannot keep fetched content: %w", err)
-	}
 	return s.db.Update(func(b *index.Batch) error {
 		now, err := s.sameLocked(n, r)
 		if err != nil {
@@ -173,6 +169,7 @@ func (s *Syncer) fetch(ctx context.Context, n *index.Inode, r index.Remote) erro
 			return err
 		}
 		now.Remote = false
+		b.MarkUnsynced(now.Ino, index.Unsynced{}) // a power cut may leave anything in its place
 		b.PutInode(now)
 		return nil
 	})

@@ -13,6 +13,16 @@ import (
 	"berth/fusefs/index"
 )
 
+// Lost tells that the content of an inode should be here and is not. If the bucket
+// has it, the inode is Remote afterwards, else the error matches fs.ErrNotExist.
+func (s *Syncer) Lost(ino index.Ino) error {
+	n, err := s.db.Inode(ino)
+	if err != nil || n.Remote {
+		return err
+	}
+	return s.lostContent(&n)
+}
+
 // lostContent handles a file whose content should be here and is not: when the
 // bucket has this generation it is fetched from there again.
 func (s *Syncer) lostContent(n *index.Inode) error {

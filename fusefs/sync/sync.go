@@ -202,6 +202,12 @@ func (s *Syncer) Start() {
 	s.group.Go(func() error { s.doomLoop(s.ctx); return nil })
 	s.group.Go(func() error { s.moveLoop(s.ctx); return nil })
 	s.group.Go(func() error { s.cleanLoop(s.ctx); return nil })
+	s.group.Go(func() error {
+		if err := s.relist(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Error("Cannot list all directories again", "cause", err)
+		}
+		return nil
+	})
 	s.KickMoves()
 	s.KickDoomed()
 }
