@@ -8,7 +8,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"berth"
-	"berth/fusefs/cache"
 	"berth/fusefs/index"
 )
 
@@ -198,21 +197,10 @@ func (f *FS) newContent(parent index.Ino, n index.Inode) (*openFile, index.Inode
 	if err != nil {
 		return nil, n, err
 	}
-	file, err := f.cache.Create(ino)
-	if err != nil {
-		return nil, n, err
-	}
-	st, err := cache.StatFile(file)
-	file.Close()
-	n.Ino, n.Mtime = ino, st.Mtime
 	o := f.opens.get(ino)
 	o.mu.Lock()
-	o.base = index.OpenMark{Mtime: st.Mtime, Ctime: st.Ctime, Fresh: true}
-	if err == nil {
-		err = f.takeLocked(o, tree)
-	}
-	if err == nil {
-		err = f.openLocked(o, true)
+	if err = f.takeLocked(o, tree); err == nil {
+		err = f.openNewLocked(o)
 	}
 	if err != nil {
 		err = f.dropContent(o, err)
@@ -220,7 +208,22 @@ func (f *FS) newContent(parent index.Ino, n index.Inode) (*openFile, index.Inode
 		f.opens.put(o, 1)
 		return nil, n, err
 	}
+	n.Ino, n.Mtime = ino, o.base.Mtime
 	return o, n, nil
+}
+
+// openNewLocked makes the content file of a new inode and opens it, after
+// takeLocked.
+func (f *FS) openNewLocked(o *openFile) error {
+	file, err := f.cache.New(o.ino)
+	if err != nil {
+		f.untakeLocked(o)
+		return err
+	}
+	f.serveLocked(o, file, true)
+	st, err := f.statLocked(o)
+	o.base = index.OpenMark{Mtime: st.Mtime, Ctime: st.Ctime, Fresh: true}
+	return err
 }
 
 // dropContent undoes newContent but for the lock and the use; it returns cause.

@@ -18,8 +18,10 @@ var errKilled = errors.New("the caller is being killed")
 var errStale error = syscall.ESTALE
 
 // statusOf is the one table from errors to errno. It logs what the errno cannot
-// tell: a cause on our side.
+// tell: a cause on our side. It comes at the end of each request that somebody
+// waits for, so that it is the place to note that there are some.
 func (f *FS) statusOf(op string, ino uint64, err error) fuse.Status {
+	f.sync.Active()
 	var errno syscall.Errno
 	switch {
 	case err == nil:

@@ -26,7 +26,8 @@ type feed struct {
 	mu     sync.Mutex // protects the fields below
 	ring   []berth.Change
 	next   uint64        // number of the next change
-	more   chan struct{} // closed at the next change
+	more   chan struct{} // closed at the next change, once somebody waits for it
+	waited bool
 	closed bool
 }
 
@@ -41,8 +42,10 @@ func (d *feed) publish(c berth.Change) {
 	c.Seq = d.next
 	d.ring[c.Seq%uint64(len(d.ring))] = c
 	d.next++
-	close(d.more)
-	d.more = make(chan struct{})
+	if d.waited { // most changes come when nobody does
+		close(d.more)
+		d.more, d.waited = make(chan struct{}), false
+	}
 }
 
 func (d *feed) close() {
@@ -70,6 +73,7 @@ func (d *feed) since(seq uint64) (changes []berth.Change, wait <-chan struct{}, 
 	for n := seq + 1; n < d.next; n++ {
 		changes = append(changes, d.ring[n%size])
 	}
+	d.waited = true
 	return changes, d.more, nil
 }
 

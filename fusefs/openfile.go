@@ -215,6 +215,12 @@ func (f *FS) openLocked(o *openFile, write bool) error {
 		}
 		return err
 	}
+	f.serveLocked(o, r, write)
+	return nil
+}
+
+// serveLocked fixes how an open content file is served.
+func (f *FS) serveLocked(o *openFile, r *os.File, write bool) {
 	o.r, o.through = r, false
 	if n, ok := f.orphans.get(o.ino); ok {
 		f.db.CountOpen(o.ino, n.Tree, n.Size)
@@ -229,7 +235,6 @@ func (f *FS) openLocked(o *openFile, write bool) error {
 		}
 	}
 	f.opens.meter(o)
-	return nil
 }
 
 // lostLocked is for a content file that should be here and is not, as when a power

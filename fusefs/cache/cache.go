@@ -128,6 +128,12 @@ func (c *Cache) Create(ino index.Ino) (*os.File, error) {
 	return openFile(c.Path(ino), unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC)
 }
 
+// New makes the content file of an inode that never had one and opens it for
+// reading.
+func (c *Cache) New(ino index.Ino) (*os.File, error) {
+	return openFile(c.Path(ino), unix.O_RDONLY|unix.O_CREAT|unix.O_EXCL)
+}
+
 // Remove removes the content file; that there is none is no error. Descriptors
 // that are open keep their bytes.
 func (c *Cache) Remove(ino index.Ino) error {

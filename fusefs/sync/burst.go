@@ -2,33 +2,48 @@ package sync
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
 // While files are being changed here the bucket waits, so that those who change
 // them get the processor and the disk.
 const (
-	burstLength  = 100 * time.Millisecond // a burst ends so long after its last change
+	burstLength  = 100 * time.Millisecond // a burst ends so long after the last change or use
 	burstMost    = 10 * time.Second       // the bucket waits for a burst no longer than this
 	burstUploads = 2                      // and then so many uploads go on beside it
 )
 
-// A burst is a time in which one change follows another.
+// A burst is a time in which one change follows another, or at least the use of
+// files goes on after one.
 type burst struct {
-	began, last time.Time // the first change and the last
+	began, last time.Time    // the first change and the last
+	used        atomic.Int64 // when files were used last, Unix ns; the other fields are the scheduler's
 }
 
 // touch notes a change.
 func (b *burst) touch(now time.Time) {
+	b.look()
 	if now.Sub(b.last) >= burstLength {
 		b.began = now
 	}
 	b.last = now
 }
 
-// left is how long the burst goes on if nothing more is changed; not positive
-// when there is none.
-func (b *burst) left(now time.Time) time.Duration { return burstLength - now.Sub(b.last) }
+// look lets use go on what a change began. It comes at least once in burstLength
+// while uploads wait.
+func (b *burst) look() {
+	if used := time.Unix(0, b.used.Load()); used.After(b.last) && used.Sub(b.last) < 2*burstLength {
+		b.last = used
+	}
+}
+
+// left is how long the burst goes on if nothing more is done; not positive when
+// there is none.
+func (b *burst) left(now time.Time) time.Duration {
+	b.look()
+	return burstLength - now.Sub(b.last)
+}
 
 // uploads is how many uploads may go on beside the burst.
 func (b *burst) uploads(now time.Time) int {

@@ -52,6 +52,29 @@ func TestBurstHoldsUploadsBack(t *testing.T) {
 	equal(t, "more after it", r.taken(), 1)
 }
 
+// TestUseGoesOnWithBurst reads what was written: uploads wait for that too, but not
+// for use that follows no change.
+func TestUseGoesOnWithBurst(t *testing.T) {
+	r := newBurstRig(t)
+	use := func() {
+		for range 5 {
+			r.now = r.now.Add(burstLength / 2)
+			r.burst.used.Store(r.now.UnixNano())
+			r.taken()
+		}
+	}
+	r.change(1)
+	use()
+	r.kick(index.FirstIno+2, 0)
+	equal(t, "uploads while files are used", r.taken(), 0)
+	r.now = r.now.Add(burstLength)
+	equal(t, "uploads after it", r.taken(), 2)
+	r.now = r.now.Add(10 * burstLength)
+	use()
+	r.kick(index.FirstIno+3, 0)
+	equal(t, "uploads while files are used without a change", r.taken(), 1)
+}
+
 // TestLongBurst changes files without a pause for longer than the bucket waits.
 func TestLongBurst(t *testing.T) {
 	r := newBurstRig(t)

@@ -241,6 +241,10 @@ func (s *Syncer) Kick(ino index.Ino) {
 	s.sched.kick(ino, debounce)
 }
 
+// Active tells that somebody uses the file system: a burst of changes goes on until
+// its user rests.
+func (s *Syncer) Active() { s.sched.burst.used.Store(s.now().UnixNano()) }
+
 // Gone tells that a commit deleted an inode: nobody wants any more what an upload
 // of it sends, which may be a great deal.
 func (s *Syncer) Gone(ino index.Ino) { s.sched.drop(ino) }
