@@ -78,8 +78,9 @@ func numbersOf(t *testing.T, r *rig, names ...string) []string {
 
 // The names of one file are one file when all that was known here is lost; so are
 // numbers and times.
-func TestLinksFromTheBucket(t *testing.T) {
-	r := newRig(t)
+func TestLinksFromTheBucket(t *testing.T) { onStores(t, linksFromTheBucket) }
+
+func linksFromTheBucket(t *testing.T, r *rig) {
 	names := []string{"a", "d/b", "d/deep/c", "plain", "link", "link2", "was"}
 	must(t, os.MkdirAll(r.path("d/deep"), 0o755))
 	must(t, os.WriteFile(r.path("a"), []byte("one file"), 0o640))
