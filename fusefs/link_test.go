@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -105,6 +106,18 @@ func linksFromTheBucket(t *testing.T, r *rig) {
 		r.flush()
 		want = numbersOf(t, r, names...)
 	}
+	r.forget()
+	must(t, os.Rename(r.path("d"), r.path("e"))) // with all that nobody has asked for in it
+	r.flush()
+	r.forget()
+	moved := numbersOf(t, r, "a", "e/b", "e/deep/c")
+	for i, line := range moved {
+		moved[i] = strings.Replace(line, "e/", "d/", 1)
+	}
+	if !slices.Equal(moved, want[:3]) {
+		t.Errorf("moved unseen: got %q\nwant %q", moved, want[:3])
+	}
+	must(t, os.Rename(r.path("e"), r.path("d")))
 	must(t, os.WriteFile(r.path("d/deep/c"), []byte("changed through one name"), 0o640))
 	for _, name := range []string{"a", "d/b"} {
 		if got, err := os.ReadFile(r.path(name)); err != nil || string(got) != "changed through one name" {

@@ -48,6 +48,14 @@ func (c *claims) key(key string) (release func(), ok bool) {
 	}, true
 }
 
+// hasIno says whether somebody works on an inode.
+func (c *claims) hasIno(ino index.Ino) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, taken := c.inos[ino]
+	return taken
+}
+
 // hasKey says whether somebody works on a key.
 func (c *claims) hasKey(key string) bool {
 	c.mu.Lock()

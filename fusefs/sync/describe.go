@@ -74,16 +74,26 @@ func (s *Syncer) readTarget(ctx context.Context, r index.Remote) (string, error)
 
 // described writes what a Bare inode turned out to be.
 func (s *Syncer) described(n *index.Inode, r index.Remote, info object.Info, a attributes, target string) error {
-	return s.db.Update(func(b *index.Batch) error {
+	return s.updateAndKick(func(b *index.Batch) (index.Ino, error) {
 		now, err := s.sameLocked(n, r)
-		if err != nil {
-			return err
-		}
-		if !now.Bare {
-			return nil
+		if err != nil || !now.Bare {
+			return 0, err
 		}
 		return s.describeLocked(b, &now, r, info, a, target)
 	})
+}
+
+// updateAndKick is Update with an inode to put in line afterwards, if it is not 0.
+func (s *Syncer) updateAndKick(do func(b *index.Batch) (index.Ino, error)) error {
+	var kick index.Ino
+	err := s.db.Update(func(b *index.Batch) (err error) {
+		kick, err = do(b)
+		return err
+	})
+	if err == nil && kick != 0 {
+		s.sched.kick(kick, 0)
+	}
+	return err
 }
 
 // sameLocked returns an inode as it is inside Update, or errChanged if it or its
@@ -104,8 +114,9 @@ func (s *Syncer) sameLocked(n *index.Inode, r index.Remote) (index.Inode, error)
 }
 
 // describeLocked fills a Bare inode, its names and its Remote; the caller's changes
-// of now are written with it. now can become another inode, see identifyLocked.
-func (s *Syncer) describeLocked(b *index.Batch, now *index.Inode, r index.Remote, info object.Info, a attributes, target string) error {
+// of now are written with it. now can become another inode; kick is that of
+// identifyLocked.
+func (s *Syncer) describeLocked(b *index.Batch, now *index.Inode, r index.Remote, info object.Info, a attributes, target string) (kick index.Ino, err error) {
 	was := *now
 	s.setAttributes(now, a)
 	now.Bare = false
@@ -113,22 +124,22 @@ func (s *Syncer) describeLocked(b *index.Batch, now *index.Inode, r index.Remote
 	if target != "" {
 		now.Target, now.Size, now.Remote = target, int64(len(target)), false
 	}
-	if err := s.identifyLocked(b, now, r.Key, a); err != nil {
-		return err
+	if kick, err = s.identifyLocked(b, now, r.Key, a); err != nil {
+		return 0, err
 	}
 	b.PutInode(*now)
 	if err := s.retypeLocked(b, &was, now); err != nil || r.ETag == "" {
-		return err
+		return kick, err
 	}
 	cur, ok, err := s.db.Remote(r.Key)
 	if err != nil || !ok {
-		return err
+		return kick, err
 	}
 	cur.LastModified = unixNano(info.LastModified)
 	cur.Ino, cur.Gen = now.Ino, gen(now)
 	cur.Stamp, cur.AttrStamp = a.own(), a.ownAttr()
 	b.PutRemote(cur)
-	return nil
+	return kick, nil
 }
 
 // retypeLocked writes the type that is known now into the directory entries, and

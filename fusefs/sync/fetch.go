@@ -151,27 +151,24 @@ func (s *Syncer) fetch(ctx context.Context, n *index.Inode, r index.Remote) erro
 	if err := os.Chtimes(temp.Name(), time.Time{}, time.Unix(0, mtime)); err != nil {
 		return fmt.Errorf("cannot set time of fetched content: %w", err)
 	}
-	return s.db.Update(func(b *index.Batch) error {
+	return s.updateAndKick(func(b *index.Batch) (kick index.Ino, err error) {
 		now, err := s.sameLocked(n, r)
-		if err != nil {
-			return err
-		}
-		if !now.Remote {
-			return nil // replaced or fetched meanwhile
+		if err != nil || !now.Remote {
+			return 0, err // replaced or fetched meanwhile
 		}
 		if now.Bare {
-			if err := s.describeLocked(b, &now, r, info, a, ""); err != nil || !now.Remote {
-				return err // another name of a file whose content is here
+			if kick, err = s.describeLocked(b, &now, r, info, a, ""); err != nil || !now.Remote {
+				return kick, err // another name of a file whose content is here
 			}
 		}
 		keep = true
 		if err := s.cache.Adopt(temp, now.Ino); err != nil {
-			return err
+			return 0, err
 		}
 		now.Remote = false
 		b.MarkUnsynced(now.Ino, index.Unsynced{}) // a power cut may leave anything in its place
 		b.PutInode(now)
-		return nil
+		return kick, nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -54,34 +55,58 @@ func decodeIdentity(m map[string]string) identity {
 // identifyLocked gives an inode that a listing made the number that its object
 // tells, or, if that is another name of a file known here, makes it that file. now
 // has the attributes of the object already and is the inode to be written after;
-// the caller writes its Remote and names. It is called inside Update.
-func (s *Syncer) identifyLocked(b *index.Batch, now *index.Inode, key string, a attributes) error {
-	told := a.identity
+// the caller writes its Remote and names. kick is what has to be put in line when
+// that is committed, or 0. It is called inside Update.
+func (s *Syncer) identifyLocked(b *index.Batch, now *index.Inode, key string, a attributes) (kick index.Ino, err error) {
+	told, was := a.identity, now.Ino
 	if !now.Unseen {
-		return nil
+		return 0, nil
 	}
 	now.Unseen = false
-	if now.IsDir() || told.ino == 0 || told.key != keyMark(key) || a.own().IsZero() || told.ino == now.Ino {
-		return nil
+	if now.IsDir() || told.ino == 0 || told.key != keyMark(key) || a.own().IsZero() || told.ino == was || s.claims.hasIno(was) {
+		return 0, nil
 	}
-	if queued, err := s.db.Queued(now.Ino); err != nil || queued {
-		return err // an upload knows it by its number
+	queued, err := s.db.Queued(was)
+	if err != nil {
+		return 0, err
 	}
 	there, err := s.db.Inode(told.ino)
 	switch {
 	case err == nil && sameFile(&there, now):
-		b.DeleteInode(now.Ino)
 		joinNames(&there, now, a)
 		*now = there
-		return nil
 	case err == nil || !errors.Is(err, fs.ErrNotExist):
-		return err
+		return 0, err
 	case s.db.Gave(told.ino) || s.hooks.Nameless(told.ino):
-		return nil // it was another file's, which somebody may still have
+		return 0, nil // it was another file's, which somebody may still have
+	default:
+		now.Ino, now.Others = told.ino, told.links-1
 	}
-	b.DeleteInode(now.Ino)
-	now.Ino, now.Others = told.ino, told.links-1
-	return nil
+	b.DeleteInode(was)
+	if !queued {
+		return 0, nil
+	}
+	b.Enqueue(now.Ino, s.now().UnixNano())
+	return now.Ino, nil
+}
+
+// identifyFirst gives an inode that nobody has asked for its number before its
+// objects are written under other keys, which would tell another. What tells none is
+// copied as it is.
+func (s *Syncer) identifyFirst(ctx context.Context, ino index.Ino) error {
+	n, err := s.db.Inode(ino)
+	if err != nil || !n.Unseen || n.IsDir() {
+		return err
+	}
+	r, ok, err := s.origin(&n)
+	if err != nil || !ok {
+		return err
+	}
+	info, err := s.store.Head(ctx, r.Key)
+	if err != nil || info.Metadata[metaKey] != keyMark(r.Key) {
+		return err
+	}
+	return s.Describe(ctx, ino)
 }
 
 // sameFile says whether an object that tells the number of an inode holds the

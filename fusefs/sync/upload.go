@@ -106,6 +106,9 @@ func (s *Syncer) turn(ctx context.Context, it *item) time.Duration {
 // when it changed meanwhile, so that it is still queued. chain has the inodes
 // that wait for this one.
 func (s *Syncer) upload(ctx context.Context, ino index.Ino, chain []index.Ino) (done bool, err error) {
+	if err := s.identifyFirst(ctx, ino); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
 	release, ok := s.claims.ino(ino)
 	if !ok {
 		return false, errTaken
