@@ -16,7 +16,7 @@ import (
 // Bounds of ChangesSince.
 const (
 	maxRecords = 200_000 // read from the index
-	maxChanges = 10_000  // returned
+	maxChanges = 5_000   // returned
 )
 
 // ChangesSince returns what has changed in a tree since one of its checkpoints, by

@@ -76,7 +76,7 @@ func (c *Client) post(ctx context.Context, path string, question any) (*http.Res
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	req.Header.Set("Content-Type", "application/json")
-	if path != pathSlotsNew && path != pathRecordsPut && path != pathRecordsDelete {
+	if path != pathSlotsNew && path != pathRecordsPut && path != pathRecordsDelete && path != pathRestore {
 		// Not sent. It lets the transport ask again when an idle connection turns
 		// out to be of a mountd that died.
 		req.Header["Idempotency-Key"] = []string{}
@@ -175,27 +175,6 @@ func (c *Client) RemoveTree(ctx context.Context, t berth.Tree) error {
 // before the call is in the bucket.
 func (c *Client) Flush(ctx context.Context, tree string) error {
 	return c.do(ctx, pathTreesFlush, treeMessage{tree}, &noneMessage{})
-}
-
-// Checkpoint pins the contents of the trees' files and returns its number.
-func (c *Client) Checkpoint(ctx context.Context, trees []berth.Tree) (uint64, error) {
-	names := make([]string, len(trees))
-	for i, t := range trees {
-		names[i] = t.String()
-	}
-	var a checkpointMessage
-	err := c.do(ctx, pathCheckpoint, treesMessage{names}, &a)
-	return a.Checkpoint, err
-}
-
-// Before returns what a file held at a checkpoint and its size. A file that did
-// not exist then is fs.ErrNotExist. ctx must live until the reader is closed.
-func (c *Client) Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error) {
-	resp, err := c.post(ctx, pathBefore, beforeMessage{t.String(), path, checkpoint})
-	if err != nil {
-		return nil, 0, err
-	}
-	return resp.Body, resp.ContentLength, nil
 }
 
 // Status tells of the file system, slots and records, for people: a JSON object

@@ -29,7 +29,8 @@ type Trees interface {
 	Flush(ctx context.Context, prefix string) error
 }
 
-// History is what the file system knows of earlier contents.
+// History is what the file system knows of earlier contents. The zero Tree is the
+// whole bucket, where that is mounted.
 type History interface {
 	// Checkpoint pins the contents of the trees' files and returns its number.
 	Checkpoint(ctx context.Context, trees []berth.Tree) (uint64, error)
@@ -37,6 +38,18 @@ type History interface {
 	// did not exist then is fs.ErrNotExist; one of which nobody knows any more is
 	// ErrNotKept.
 	Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error)
+	// ChangesSince lists what changed since a checkpoint, by path; more says that
+	// there is more. A checkpoint of which nobody knows any more is ErrNotKept.
+	ChangesSince(ctx context.Context, t berth.Tree, checkpoint uint64) (changes []berth.PathChange, more bool, err error)
+	// Versions lists the earlier contents of a path that are kept, the latest
+	// first, and OpenVersion opens one of them and tells its size. Restore writes
+	// it to the path again.
+	Versions(ctx context.Context, t berth.Tree, path string) ([]berth.Version, error)
+	OpenVersion(ctx context.Context, t berth.Tree, path, id string) (io.ReadCloser, int64, error)
+	Restore(ctx context.Context, t berth.Tree, path, id string) error
+	// Deleted lists the files that were deleted below a directory, "" being the
+	// tree's root, with their last versions; more says that there may be more.
+	Deleted(ctx context.Context, t berth.Tree, dir string) (files []berth.DeletedFile, more bool, err error)
 }
 
 // Feed is what the file system tells about itself.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"berth"
@@ -78,6 +79,52 @@ func (m *memFS) Before(_ context.Context, t berth.Tree, path string, checkpoint 
 		return nil, 0, &fs.PathError{Op: "before", Path: path, Err: fs.ErrNotExist}
 	}
 	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
+}
+
+// The history of a memFS has each saved content as a version whose ID is that of
+// its checkpoint.
+
+func (m *memFS) ChangesSince(_ context.Context, t berth.Tree, checkpoint uint64) ([]berth.PathChange, bool, error) {
+	if checkpoint == 0 {
+		return nil, false, ErrNotKept
+	}
+	return []berth.PathChange{{Path: "f", Kind: berth.PathModified, File: berth.KindFile}}, true, nil
+}
+
+func (m *memFS) Versions(_ context.Context, t berth.Tree, path string) ([]berth.Version, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []berth.Version
+	for n := m.number; n > 0; n-- {
+		if data, ok := m.saved[savedKey(t, path, n)]; ok {
+			out = append(out, berth.Version{ID: fmt.Sprint(n), Size: int64(len(data)), End: berth.EndOverwritten})
+		}
+	}
+	return out, nil
+}
+
+func (m *memFS) OpenVersion(ctx context.Context, t berth.Tree, path, id string) (io.ReadCloser, int64, error) {
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		return nil, 0, fs.ErrInvalid
+	}
+	return m.Before(ctx, t, path, n)
+}
+
+func (m *memFS) Restore(ctx context.Context, t berth.Tree, path, id string) error {
+	body, _, err := m.OpenVersion(ctx, t, path, id)
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(m.root, t.String(), path), data, 0o644)
+}
+
+func (m *memFS) Deleted(_ context.Context, t berth.Tree, dir string) ([]berth.DeletedFile, bool, error) {
+	return []berth.DeletedFile{{Path: "gone", Version: berth.Version{ID: "1", End: berth.EndDeleted}}}, true, nil
 }
 
 func (m *memFS) Status() any { return map[string]int{"dirty_files": 3} }

@@ -197,6 +197,11 @@ func (s *Server) routes() map[string]route {
 		pathTreesFlush:  call(s, s.flush),
 		pathCheckpoint:  call(s, s.checkpoint),
 		pathBefore:      s.before,
+		pathSince:       call(s, s.since),
+		pathVersions:    call(s, s.versions),
+		pathVersion:     s.version,
+		pathRestore:     call(s, s.restore),
+		pathDeleted:     call(s, s.deleted),
 		pathChanges:     s.changes,
 		pathStatus:      call(s, s.status),
 	}

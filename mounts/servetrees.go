@@ -3,9 +3,7 @@ package mounts
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"berth"
@@ -41,15 +39,6 @@ func (s *Server) flush(ctx context.Context, q treeMessage) (noneMessage, error) 
 		prefix = t.Prefix()
 	}
 	return noneMessage{}, s.FileSystem.Flush(ctx, prefix)
-}
-
-func (s *Server) checkpoint(ctx context.Context, q treesMessage) (checkpointMessage, error) {
-	trees, err := parseTrees(q.Trees)
-	if err != nil {
-		return checkpointMessage{}, err
-	}
-	n, err := s.FileSystem.Checkpoint(ctx, trees)
-	return checkpointMessage{n}, err
 }
 
 // A statusMessage is what Client.Status returns as JSON.
@@ -95,46 +84,6 @@ func (s *Server) deleteRecord(ctx context.Context, q recordMessage) (noneMessage
 func (s *Server) listRecords(_ context.Context, q listMessage) (recordsMessage, error) {
 	recs, more, err := s.Records.listAfter(q.Prefix, q.After, listPageBytes)
 	return recordsMessage{recs, more}, err
-}
-
-// before sends the content of a file as it was at a checkpoint.
-func (s *Server) before(w http.ResponseWriter, r *http.Request) error {
-	var q beforeMessage
-	if err := s.request(w, r, &q); err != nil {
-		return err
-	}
-	t, err := berth.ParseTree(q.Tree)
-	if err == nil {
-		err = checkPath(q.Path)
-	}
-	if err != nil {
-		return err
-	}
-	body, size, err := s.FileSystem.Before(r.Context(), t, q.Path, q.Checkpoint)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	out := slowWriter{w, http.NewResponseController(w)}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
-	w.WriteHeader(http.StatusOK)
-	if _, err := io.CopyN(out, body, size); err != nil && r.Context().Err() == nil {
-		// The length announced tells the reader that there should have been more.
-		s.Logger.Warn("Cannot send an earlier content", "tree", q.Tree, "path", q.Path, "cause", err)
-	}
-	return nil
-}
-
-// A slowWriter gives the reader time for each piece, not for the whole.
-type slowWriter struct {
-	w       io.Writer
-	control *http.ResponseController
-}
-
-func (w slowWriter) Write(p []byte) (int, error) {
-	w.control.SetWriteDeadline(time.Now().Add(writeTime))
-	return w.w.Write(p)
 }
 
 // changes sends what changes until the reader goes away or has missed some.

@@ -9,13 +9,14 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"syscall"
 
 	"berth"
 )
 
 // The socket speaks HTTP/1.1. Every request is a POST of one JSON document,
 // which holds ids and nothing that is used as a path, an option or a place on
-// this host. Answers are one JSON document too, save two streams: contents (raw
+// this host. Answers are one JSON document too, save some streams: contents (raw
 // bytes) and changes (lines of JSON).
 const (
 	pathSlotsNew      = "/v1/slots/new"
@@ -27,6 +28,11 @@ const (
 	pathTreesFlush    = "/v1/trees/flush"
 	pathCheckpoint    = "/v1/history/checkpoint"
 	pathBefore        = "/v1/history/before"
+	pathSince         = "/v1/history/since"
+	pathVersions      = "/v1/history/versions"
+	pathVersion       = "/v1/history/version"
+	pathRestore       = "/v1/history/restore"
+	pathDeleted       = "/v1/history/deleted"
 	pathChanges       = "/v1/changes"
 	pathStatus        = "/v1/status"
 	pathRecordsGet    = "/v1/records/get"
@@ -69,6 +75,30 @@ type (
 		Tree       string `json:"tree"`
 		Path       string `json:"path"`
 		Checkpoint uint64 `json:"checkpoint"`
+	}
+	sinceMessage struct {
+		Tree       string `json:"tree"` // of these "" is the whole bucket
+		Checkpoint uint64 `json:"checkpoint"`
+	}
+	pathChangesMessage struct {
+		Changes []berth.PathChange `json:"changes"`
+		More    bool               `json:"more,omitempty"`
+	}
+	pathMessage struct {
+		Tree string `json:"tree"`
+		Path string `json:"path"`
+	}
+	pathVersionMessage struct {
+		Tree    string `json:"tree"`
+		Path    string `json:"path"`
+		Version string `json:"version"`
+	}
+	versionsMessage struct {
+		Versions []berth.Version `json:"versions"`
+	}
+	deletedMessage struct {
+		Files []berth.DeletedFile `json:"files"`
+		More  bool                `json:"more,omitempty"`
 	}
 	changesMessage struct {
 		Epoch string `json:"epoch"` // "" = from now on
@@ -120,6 +150,8 @@ var wireErrors = []struct {
 	{"permission", http.StatusForbidden, fs.ErrPermission},
 	{"reset", http.StatusGone, ErrReset},
 	{"not_kept", http.StatusGone, ErrNotKept},
+	{"quota", http.StatusInsufficientStorage, syscall.EDQUOT},
+	{"full", http.StatusInsufficientStorage, syscall.ENOSPC},
 }
 
 // toWire returns the status and message for an error; known is false for one

@@ -102,12 +102,16 @@ func (s *Syncer) KeepContent(ctx context.Context, key string, n *index.Inode, bo
 	return err
 }
 
-// deletedPages bounds how much of the history one call of Deleted reads.
-const deletedPages = 50
+// Bounds of one call of Deleted.
+const (
+	deletedPages = 50   // of the history that are read
+	mostDeleted  = 5000 // returned
+)
 
 // Deleted returns the paths below a prefix of the bucket, as a tree's or a
 // directory's, that have no file now but had one that was deleted, each with its
-// last version, by path. more says that the history has more than is looked at.
+// last version, by path. more says that there may be more than is looked at or
+// returned.
 func (s *Syncer) Deleted(ctx context.Context, prefix string) (files []berth.DeletedFile, more bool, err error) {
 	last := make(map[string]berth.Version) // by key
 	o := object.ListOptions{Prefix: historyPrefix + prefix}
@@ -138,7 +142,11 @@ func (s *Syncer) Deleted(ctx context.Context, prefix string) (files []berth.Dele
 		}
 	}
 	slices.SortFunc(files, func(a, b berth.DeletedFile) int { return strings.Compare(a.Path, b.Path) })
-	return files, o.After != "", nil
+	more = o.After != ""
+	if len(files) > mostDeleted {
+		files, more = files[:mostDeleted], true
+	}
+	return files, more, nil
 }
 
 // exists says whether something has a key's name now. The bucket is asked where a
