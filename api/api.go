@@ -51,6 +51,18 @@ type Trees interface {
 	// Before returns the content that a file had at a checkpoint and its size. It
 	// fails with fs.ErrNotExist if there was no such file. The caller closes it.
 	Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error)
+	// ChangesSince lists what changed in a tree since a checkpoint, by path; more
+	// says that there is more.
+	ChangesSince(ctx context.Context, t berth.Tree, checkpoint uint64) (changes []berth.PathChange, more bool, err error)
+	// Versions lists the earlier contents of a path that are kept, the latest first.
+	Versions(ctx context.Context, t berth.Tree, path string) ([]berth.Version, error)
+	// OpenVersion opens one of them and tells its size. The caller closes it.
+	OpenVersion(ctx context.Context, t berth.Tree, path, id string) (io.ReadCloser, int64, error)
+	// Restore writes a version of a path to the path again.
+	Restore(ctx context.Context, t berth.Tree, path, id string) error
+	// Deleted lists the files that were deleted below a directory, "" being the
+	// tree's root; more says that there may be more.
+	Deleted(ctx context.Context, t berth.Tree, dir string) (files []berth.DeletedFile, more bool, err error)
 	// Status describes the file system in JSON.
 	Status(ctx context.Context) (json.RawMessage, error)
 }

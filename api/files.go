@@ -97,6 +97,9 @@ func (s *Server) getFile(c echo.Context, p owner) error {
 	if err != nil {
 		return err
 	}
+	if past := s.pastOf(c); past != nil {
+		return past(c, at)
+	}
 	at.dir = at.dir || c.QueryParam("list") == "1"
 	r, h := c.Request(), c.Response().Header()
 	h.Set(cursorHeader, s.o.Feed.Cursor())

@@ -257,6 +257,9 @@ func (s *Server) moveFile(c echo.Context, p owner) error {
 	if err != nil {
 		return err
 	}
+	if id := c.QueryParam("restore"); id != "" {
+		return s.restoreFile(c, at, id)
+	}
 	to := place{area: at.area, tree: at.area, base: at.base}
 	if to.path, _, err = parsePath(strings.TrimPrefix(c.QueryParam("move_to"), "/"), false); err != nil {
 		return err

@@ -113,7 +113,8 @@ func (m *memRecords) Delete(_ context.Context, key, version string) error {
 	return nil
 }
 
-// memTrees keeps trees as plain directories, attached on demand.
+// memTrees keeps trees as plain directories, attached on demand. What a file had at
+// checkpoint N is its version "N" too.
 type memTrees struct {
 	dir    string
 	mu     sync.Mutex
@@ -126,6 +127,49 @@ func (m *memTrees) AttachTree(_ context.Context, t berth.Tree) error {
 
 func (m *memTrees) RemoveTree(_ context.Context, t berth.Tree) error {
 	return os.RemoveAll(filepath.Join(m.dir, t.String()))
+}
+
+func (m *memTrees) ChangesSince(_ context.Context, t berth.Tree, checkpoint uint64) ([]berth.PathChange, bool, error) {
+	if checkpoint > 9 {
+		return nil, false, fmt.Errorf("checkpoint %d: %w", checkpoint, fs.ErrNotExist)
+	}
+	return []berth.PathChange{{Path: "f", Kind: berth.PathModified, File: berth.KindFile}}, false, nil
+}
+
+func (m *memTrees) Versions(_ context.Context, t berth.Tree, path string) ([]berth.Version, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []berth.Version
+	for n := 9; n > 0; n-- {
+		if content, ok := m.before[fmt.Sprintf("%s/%s@%d", t, path, n)]; ok {
+			out = append(out, berth.Version{ID: strconv.Itoa(n), Size: int64(len(content)), End: berth.EndOverwritten})
+		}
+	}
+	return out, nil
+}
+
+func (m *memTrees) OpenVersion(ctx context.Context, t berth.Tree, path, id string) (io.ReadCloser, int64, error) {
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		return nil, 0, fmt.Errorf("version %q: %w", id, fs.ErrInvalid)
+	}
+	return m.Before(ctx, t, path, n)
+}
+
+func (m *memTrees) Restore(ctx context.Context, t berth.Tree, path, id string) error {
+	body, _, err := m.OpenVersion(ctx, t, path, id)
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(m.dir, t.String(), path), content, 0o644)
+}
+
+func (m *memTrees) Deleted(_ context.Context, t berth.Tree, dir string) ([]berth.DeletedFile, bool, error) {
+	return []berth.DeletedFile{{Path: "below " + dir}}, false, nil
 }
 
 func (m *memTrees) Before(_ context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error) {

@@ -79,6 +79,7 @@ func (s *Server) routes() []route {
 		{get, "/v1/chats/:chat/events", s.chatOwners(s.chatEvents)},
 		{get, "/v1/events", s.chatOwners(s.events)},
 		{get, "/v1/diff", s.chatOwners(s.getDiff)},
+		{get, "/v1/changes", s.chatOwners(s.getChanges)},
 		{post, "/v1/signin-links", s.members(s.createSignInLink)},
 		{post, "/v1/signout", s.members(s.signOut)},
 		{get, "/signin", public(s.signIn)},

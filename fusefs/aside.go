@@ -17,7 +17,7 @@ func (t *txn) noteEntry(dir *index.Inode, name string, n *index.Inode) error {
 	if checkpoint == 0 {
 		return nil
 	}
-	if _, done, err := t.f.db.OldEntry(dir.Ino, name, checkpoint); err != nil || done {
+	if done, err := t.f.db.HasOldEntry(dir.Ino, name, checkpoint); err != nil || done {
 		return err
 	}
 	e := index.OldEntry{Tree: dir.Tree, Parent: dir.Ino, Name: name, Checkpoint: checkpoint}
@@ -68,7 +68,7 @@ func (f *FS) toSave(n *index.Inode) (checkpoint uint64, err error) {
 	if checkpoint == 0 || f.saves.born(n.Tree, n.Ino) {
 		return 0, nil
 	}
-	if _, done, err := f.db.Saved(n.Ino, checkpoint); err != nil || done {
+	if done, err := f.db.HasSaved(n.Ino, checkpoint); err != nil || done {
 		return 0, err
 	}
 	return checkpoint, nil

@@ -61,6 +61,9 @@ func (s *saveTable) clear(tree index.Ino) {
 // bear notes a new inode. One that is forgotten costs that its content is set
 // aside for nothing.
 func (s *saveTable) bear(tree, ino index.Ino) {
+	if s.at(tree) == 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.current[tree]
@@ -234,7 +237,7 @@ func (f *FS) pinOpenLocked(o *openFile, before map[index.Ino]uint64, number uint
 	if !wanted || !o.marked {
 		return nil
 	}
-	if _, done, err := f.db.Saved(n.Ino, number); err != nil || done {
+	if done, err := f.db.HasSaved(n.Ino, number); err != nil || done {
 		return err
 	}
 	if st, err := f.statLocked(o); err == nil && !changedSince(o.base, st) {

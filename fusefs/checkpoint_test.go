@@ -104,7 +104,7 @@ func TestOldCheckpointsGo(t *testing.T) {
 	n, err := r.Checkpoint(t.Context(), []berth.Tree{tree})
 	must(t, err)
 	must(t, os.WriteFile(f, []byte("new"), 0o644))
-	ahead.Store(int64(checkAge + time.Hour))
+	ahead.Store(int64(defaultHistoryAge + time.Hour))
 	must(t, r.keepSaved(t.Context(), keepAfter))
 	must(t, r.pruneAside())
 	must(t, r.pruneCheckpoints())

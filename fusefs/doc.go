@@ -50,6 +50,15 @@
 // What the bucket brings counts as far as it is listed, and is never refused.
 // fallocate(2) allocates nothing beyond the end of a file.
 //
-// Limits of history: what was set aside at a checkpoint is found under the path
-// it had then; a directory rename does not carry it along.
+// Checkpoints. When a name or a content changes for the first time after a
+// checkpoint of its tree, what was there before is noted in the index: names by
+// directory and name, contents by inode, so that a directory rename hides nothing.
+// From there come what a path held (Before) and what has changed (ChangesSince).
+// Bytes are set aside on this host, for a day and up to 4 GiB, and a minute later
+// in the bucket's history (package sync), for as long as that keeps versions.
+//
+// Limits of checkpoints: without reflinks of files above 64 MiB, or above 4 MiB if
+// open for writing at the checkpoint, only what was uploaded is kept; nothing
+// longer than a day of what the history leaves out. What other gateways change is
+// not noted. The history goes by path: a rename begins a new one.
 package fusefs

@@ -35,6 +35,8 @@ type Options struct {
 	// everyone who writes to the bucket is known to this FS.
 	Revalidate time.Duration
 
+	HistoryAge time.Duration // for which earlier contents and checkpoints are kept; 0 = 30 days
+
 	NoPassthrough bool   // serve reads and writes through this process
 	IDMapped      bool   // allow id-mapped mounts of the mount (kernel 6.12)
 	Quotas        Quotas // of trees; zero = none
@@ -161,6 +163,9 @@ func newFS(o Options) (*FS, error) {
 	}
 	if f.now == nil {
 		f.now = coarseNow
+	}
+	if f.opts.HistoryAge <= 0 {
+		f.opts.HistoryAge = defaultHistoryAge
 	}
 	var err error
 	if f.db, err = index.Open(filepath.Join(o.StateDir, "index"), f.log); err != nil {

@@ -14,15 +14,15 @@ import (
 
 // Bounds of what is kept of earlier contents and names.
 const (
-	asideAge    = 24 * time.Hour // of bytes on this host that the bucket has too
-	asideBytes  = 4 << 30
-	asideGrace  = time.Hour // in which bytes get their record
-	keepEvery   = time.Minute
-	keepAfter   = time.Minute // so that the bucket may have got the content by its upload
-	keepAtOnce  = 200
-	checkAge    = 30 * 24 * time.Hour // of checkpoints, and of what they pin
-	mostRecords = 1_000_000           // of one tree
-	dropBatch   = 1000
+	asideAge          = 24 * time.Hour // of bytes on this host that the bucket has too
+	asideBytes        = 4 << 30
+	asideGrace        = time.Hour // in which bytes get their record
+	keepEvery         = time.Minute
+	keepAfter         = time.Minute // so that the bucket may have got the content by its upload
+	keepAtOnce        = 200
+	defaultHistoryAge = 30 * 24 * time.Hour
+	mostRecords       = 1_000_000 // of one tree
+	dropBatch         = 1000
 )
 
 // An asideFile is bytes that were set aside, with their record.
@@ -161,7 +161,7 @@ func (f *FS) pruneCheckpoints() error {
 	if err != nil {
 		return err
 	}
-	old := f.now().Add(-checkAge).UnixMilli()
+	old := f.now().Add(-f.opts.HistoryAge).UnixMilli()
 	for _, root := range trees {
 		below := uint64(0)
 		err := f.db.Checkpoints(root, func(c index.Checkpoint) bool {

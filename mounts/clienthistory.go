@@ -11,7 +11,7 @@ import (
 func (c *Client) Checkpoint(ctx context.Context, trees []berth.Tree) (uint64, error) {
 	names := make([]string, len(trees))
 	for i, t := range trees {
-		names[i] = t.String()
+		names[i] = treeName(t)
 	}
 	var a checkpointMessage
 	err := c.do(ctx, pathCheckpoint, treesMessage{names}, &a)
@@ -21,7 +21,7 @@ func (c *Client) Checkpoint(ctx context.Context, trees []berth.Tree) (uint64, er
 // Before returns what a file held at a checkpoint and its size. A file that did
 // not exist then is fs.ErrNotExist. ctx must live until the reader is closed.
 func (c *Client) Before(ctx context.Context, t berth.Tree, path string, checkpoint uint64) (io.ReadCloser, int64, error) {
-	resp, err := c.post(ctx, pathBefore, beforeMessage{t.String(), path, checkpoint})
+	resp, err := c.post(ctx, pathBefore, beforeMessage{treeName(t), path, checkpoint})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -63,10 +63,7 @@ func (s *Server) before(w http.ResponseWriter, r *http.Request) error {
 	if err := s.request(w, r, &q); err != nil {
 		return err
 	}
-	t, err := berth.ParseTree(q.Tree)
-	if err == nil {
-		err = checkPath(q.Path)
-	}
+	t, err := parsePlace(q.Tree, q.Path)
 	if err != nil {
 		return err
 	}

@@ -235,7 +235,7 @@ func parseTrees(names []string) ([]berth.Tree, error) {
 	trees := make([]berth.Tree, len(names))
 	for i, name := range names {
 		var err error
-		if trees[i], err = berth.ParseTree(name); err != nil {
+		if trees[i], err = parseTree(name); err != nil {
 			return nil, err
 		}
 	}

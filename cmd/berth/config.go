@@ -31,6 +31,7 @@ type upConfig struct {
 	// After how many minutes without a call a machine sleeps.
 	IdleMinutesMember float64 `yaml:"idle_minutes_member"`
 	IdleMinutesKey    float64 `yaml:"idle_minutes_key"`
+	HistoryDays       float64 `yaml:"history_days"` // how long earlier contents of files are kept
 
 	Store       storeSettings    `yaml:"store"`
 	Quotas      fusefs.Quotas    `yaml:"quotas"`
@@ -79,8 +80,9 @@ func newUpConfig() upConfig {
 		Workspace:         "main",
 		User:              "me",
 		IdleMinutesMember: 30, IdleMinutesKey: 60,
-		Store:  storeSettings{Region: "us-east-1"},
-		Quotas: defaultQuotas(),
+		HistoryDays: 30,
+		Store:       storeSettings{Region: "us-east-1"},
+		Quotas:      defaultQuotas(),
 		Sandboxes: sandboxSettings{
 			Enabled: true, Image: defaultImage, Runtime: "runc", Pool: 2,
 		},
@@ -149,6 +151,8 @@ func (c *upConfig) checkState() error {
 		return fmt.Errorf("invalid state %q: the path must be absolute: %w", c.State, fs.ErrInvalid)
 	case filepath.Clean(c.State) == "/":
 		return fmt.Errorf("invalid state %q: it needs a directory of its own: %w", c.State, fs.ErrInvalid)
+	case !(c.HistoryDays > 0 && c.HistoryDays <= 36500):
+		return fmt.Errorf("invalid history_days %v: it must be more than 0 and at most 36500: %w", c.HistoryDays, fs.ErrInvalid)
 	case len(c.State) > maxStatePath:
 		return fmt.Errorf("invalid state %q: the path has %d bytes, at most %d are possible (paths of unix sockets are short): %w",
 			c.State, len(c.State), maxStatePath, fs.ErrInvalid)

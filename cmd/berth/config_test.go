@@ -119,6 +119,7 @@ func TestValidate(t *testing.T) {
 		{"no credentials", func(c *upConfig) { c.Store = storeSettings{URL: "http://x", Bucket: "b"} }, "must be set"},
 		{"pool", func(c *upConfig) { c.Sandboxes.Pool = -1 }, "pool"},
 		{"max running", func(c *upConfig) { c.Sandboxes.MaxRunning = -1 }, "max_running"},
+		{"history", func(c *upConfig) { c.HistoryDays = 0 }, "history_days"},
 		{"idle", func(c *upConfig) { c.IdleMinutesKey = 0 }, "idle_minutes"},
 		{"no image", func(c *upConfig) { c.Sandboxes.Image = "" }, "image"},
 		{"no runtime", func(c *upConfig) { c.Sandboxes.Runtime = "" }, "runtime"},

@@ -50,6 +50,8 @@ func newRootCommand() *cobra.Command {
 		newDoctorCommand(),
 		newStatusCommand(),
 		newFlushCommand(),
+		newVersionsCommand(),
+		newRestoreCommand(),
 		newSignInCommand(),
 		newMountCommand(),
 		newToolCommand(),

@@ -40,6 +40,7 @@ type mountCommand struct {
 	region     string
 	exclusive  bool
 	quota      fusefs.Quota
+	history    time.Duration
 	mediated   bool
 	log        *slog.Logger
 
@@ -61,7 +62,7 @@ AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN).
 
 SIGTERM or SIGINT unmounts and uploads what is waiting, for at most a minute;
 what is left then goes up after the next start. A second signal ends it at once.
-berth flush --state DIR and berth status --state DIR talk to it.`,
+berth flush, status, versions and restore talk to it with --state DIR.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m.mountpoint = args[0]
@@ -78,6 +79,7 @@ berth flush --state DIR and berth status --state DIR talk to it.`,
 	cmd.Flags().StringVar(&m.storeURL, "store", "", "mount the bucket of this S3 endpoint `URL`; default: the embedded store")
 	cmd.Flags().StringVar(&m.bucket, "bucket", "", "the `NAME` of the bucket; needed with --store")
 	cmd.Flags().StringVar(&m.region, "region", "", "the bucket's `REGION`, where the endpoint asks for it")
+	cmd.Flags().DurationVar(&m.history, "history", 30*24*time.Hour, "keep earlier contents of files for this `TIME`")
 	cmd.Flags().BoolVar(&m.exclusive, "exclusive", false, "nobody else writes to the bucket: believe what is cached for long")
 	cmd.Flags().Int64Var(&m.quota.Bytes, "quota-bytes", 0, "refuse writes beyond `N` bytes of files, by apparent size; 0 is no limit")
 	cmd.Flags().Int64Var(&m.quota.Files, "quota-files", 0, "refuse more than `N` files and directories; 0 is no limit")
@@ -119,7 +121,7 @@ func (m *mountCommand) run(ctx context.Context, ready func()) (err error) {
 	}
 	m.fs, err = fusefs.Open(ctx, fusefs.Options{StateDir: m.state.path, Store: m.store, Mountpoint: m.mountpoint,
 		WholeBucket: true, Revalidate: revalidate, NoPassthrough: m.mediated, Logger: m.log,
-		BucketQuota: m.quota})
+		BucketQuota: m.quota, HistoryAge: m.history})
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type mountdConfig struct {
 
 	TemplateDir       string        `json:"template_dir"` // "" = machines have an empty project directory
 	Quotas            fusefs.Quotas `json:"quotas"`
+	HistoryDays       float64       `json:"history_days"`       // how long earlier contents are kept; 0 = 30
 	RevalidateSeconds float64       `json:"revalidate_seconds"` // how long to believe what the store said, unless it is exclusive
 }
 
@@ -100,7 +101,7 @@ func (c *mountdConfig) validate() error {
 			return fmt.Errorf("invalid configuration: %s is empty: %w", what, fs.ErrInvalid)
 		}
 	}
-	if c.GatewayUID <= 0 || c.MachineUID <= 0 || c.MachineGID <= 0 || c.GatewayGID < 0 || c.RevalidateSeconds < 0 {
+	if c.GatewayUID <= 0 || c.MachineUID <= 0 || c.MachineGID <= 0 || c.GatewayGID < 0 || c.RevalidateSeconds < 0 || c.HistoryDays < 0 {
 		return fmt.Errorf("invalid configuration: users and times must be above zero: %w", fs.ErrInvalid)
 	}
 	if c.GatewayGID == 0 {
@@ -213,6 +214,7 @@ func (m *mountd) openFS(ctx context.Context) (err error) {
 		StateDir: m.conf.State, Store: m.store, Mountpoint: m.host.FSDir(), Logger: m.log,
 		Owner:      &fusefs.Owner{UID: uint32(m.conf.MachineUID), GID: uint32(m.conf.MachineGID)},
 		Revalidate: revalidate, IDMapped: true, Quotas: m.conf.Quotas,
+		HistoryAge: time.Duration(m.conf.HistoryDays * 24 * float64(time.Hour)),
 	})
 	return err
 }

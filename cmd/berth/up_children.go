@@ -121,6 +121,7 @@ func (in *installation) mountdConfig() mountdConfig {
 
 		Quotas:            in.conf.Quotas,
 		RevalidateSeconds: revalidateSeconds,
+		HistoryDays:       in.conf.HistoryDays,
 	}
 	if in.conf.embedded() {
 		conf.Store.Bucket, conf.Store.Exclusive = in.store.Bucket, true

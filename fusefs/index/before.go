@@ -197,6 +197,18 @@ func (db *DB) OldEntry(parent Ino, name string, checkpoint uint64) (e OldEntry, 
 	return e, ok, err
 }
 
+// HasSaved says whether a file's content was saved for this very checkpoint,
+// HasOldEntry whether a name was noted for it.
+func (db *DB) HasSaved(ino Ino, checkpoint uint64) (bool, error) {
+	_, ok, err := db.get(numberedKey(tableSaved, ino, checkpoint))
+	return ok, err
+}
+
+func (db *DB) HasOldEntry(parent Ino, name string, checkpoint uint64) (bool, error) {
+	_, ok, err := db.get(oldEntryKey(parent, name, checkpoint))
+	return ok, err
+}
+
 // Since calls one of the functions for each record of a tree's checkpoints from
 // the given one on, those of one checkpoint after those of the one before, until
 // it returns false.

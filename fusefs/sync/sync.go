@@ -12,7 +12,7 @@
 // Guarantees. Every PUT onto a live key is conditional on what was last seen
 // there and announced in the index by an Intent, so that a PUT whose answer is
 // lost is recognised later by its stamps. Of two writers of one key the later
-// stamp stays and the other goes to .berth/history/KEY/STAMP. An object of a
+// stamp stays and the other goes to the history (history.go). An object of a
 // renamed file is deleted only when the file is stored under its new name; where
 // that cannot be (two files swapped their names, or the store cannot keep "a"
 // beside "a/b"), a copy lies in the history meanwhile. One object is one
@@ -24,6 +24,16 @@
 //
 // A large object is read piece by piece (Blocks), all of one generation; when all
 // of it is here it is content like any other.
+//
+// What is displaced is kept: before an object is overwritten or deleted whose
+// content no file has any more, the store copies it to .berth/history/ (keep.go),
+// under a name that tells its stamp and its end, so that doing it again after a
+// kill changes nothing. Kept is what was current at a checkpoint; of the rest what
+// was not overwritten within five minutes, or five minutes after the last one kept,
+// and what was not deleted within a minute. Versions go after HistoryAge, and the
+// earliest of a path that has more than 500. Objects above 1 GiB, machines' homes
+// and directories that are made from other files (node_modules and such) have no
+// history. What another writer overwrites in the bucket is not kept by us.
 //
 // What the users of the index have to keep to:
 //   - who changes content or attributes sets Gen, Stamp and AttrStamp and
