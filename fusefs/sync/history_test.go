@@ -141,7 +141,8 @@ func mustOne(w *agingWorld, p string) berth.Version {
 // Of a file that is written every minute the history has a version about every
 // five minutes, and each that was current at a checkpoint.
 func TestHistoryCollapses(t *testing.T) {
-	w := newAgingWorld(t, &mem.Store{})
+	store := &mem.Store{}
+	w := newAgingWorld(t, store)
 	w.create("f", "0")
 	w.flush()
 	const writes = 30
@@ -159,6 +160,7 @@ func TestHistoryCollapses(t *testing.T) {
 	if most := writes/5 + len(pinned); len(versions) > most || len(versions) < writes/5 {
 		t.Errorf("got %d versions, want %d to %d", len(versions), writes/5, most)
 	}
+	equal(t, "copies that the store made", store.Calls(mem.OpCopy), len(versions))
 	have := strings.Join(w.versions("f"), " ")
 	for i := range pinned {
 		if !strings.Contains(have, fmt.Sprintf("overwritten %d", i)) {
