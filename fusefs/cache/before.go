@@ -29,7 +29,12 @@ func (c *Cache) SetAside(src *os.File, name string) error {
 // LinkAside gives the content file of an inode that is going away a second name
 // in the "before" directory. It is fs.ErrNotExist when there is no such file.
 func (c *Cache) LinkAside(ino index.Ino, name string) error {
-	if err := errors.Join(c.RemoveBefore(name), os.Link(c.Path(ino), c.beforePath(name))); err != nil {
+	link := func() error { return errors.Join(c.RemoveBefore(name), os.Link(c.Path(ino), c.beforePath(name))) }
+	err := link()
+	if errors.Is(err, fs.ErrPermission) && c.Thaw(ino) == nil { // it was frozen
+		err = link()
+	}
+	if err != nil {
 		return fmt.Errorf("cannot set aside content of %d: %w", ino, err)
 	}
 	return nil

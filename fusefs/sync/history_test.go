@@ -31,7 +31,11 @@ func newAgingWorld(t *testing.T, store object.Store) *agingWorld {
 	return w
 }
 
-func (w *agingWorld) pass(d time.Duration) { w.ahead.Add(int64(d)) }
+// pass puts the clock forward. Who waits for a time by the clock has to look again.
+func (w *agingWorld) pass(d time.Duration) {
+	w.ahead.Add(int64(d))
+	wake(w.sync.sched.wake)
+}
 
 // checkpoint is what fusefs does for a tree.
 func (w *agingWorld) checkpoint() {
