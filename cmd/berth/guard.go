@@ -9,7 +9,7 @@ import (
 	"berth/fusefs"
 )
 
-// guardCommand is how mountd starts its guard.
+// guardCommand is how mountd and mount start their guard.
 const guardCommand = "guard"
 
 func newGuardCommand() *cobra.Command {

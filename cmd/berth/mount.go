@@ -119,9 +119,13 @@ func (m *mountCommand) run(ctx context.Context, ready func()) (err error) {
 	if m.exclusive || m.storeURL == "" {
 		revalidate = 0
 	}
+	guard, err := startGuard() // berth restore writes through the mount
+	if err != nil {
+		return err
+	}
 	m.fs, err = fusefs.Open(ctx, fusefs.Options{StateDir: m.state.path, Store: m.store, Mountpoint: m.mountpoint,
 		WholeBucket: true, Revalidate: revalidate, NoPassthrough: m.mediated, Logger: m.log,
-		BucketQuota: m.quota, HistoryAge: m.history})
+		BucketQuota: m.quota, HistoryAge: m.history, Guard: guard})
 	if err != nil {
 		return err
 	}

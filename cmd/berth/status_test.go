@@ -104,7 +104,7 @@ func TestEveryCommandIsThere(t *testing.T) {
 			t.Errorf("%s has no help", c.Name())
 		}
 	}
-	for _, name := range strings.Fields("up doctor status flush signin mount tool events files keys store mountd guard sandboxd gateway") {
+	for _, name := range strings.Fields("up doctor status flush versions restore signin mount tool events files keys store mountd guard sandboxd gateway") {
 		if !there[name] {
 			t.Errorf("there is no command %s", name)
 		}
