@@ -21,6 +21,7 @@ import (
 	"berth/fusefs/index"
 	"berth/fusefs/object"
 	"berth/fusefs/object/mem"
+	bucketsync "berth/fusefs/sync"
 )
 
 // stateOf returns the letter by which the kernel tells what a process does, and
@@ -43,6 +44,7 @@ type waiter struct {
 func startWaiter(t *testing.T, name string, args ...string) *waiter {
 	t.Helper()
 	w := &waiter{exec.Command(name, args...), make(chan struct{})}
+	w.Stderr = t.Output()
 	w.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, w.Start())
 	go func() { w.Wait(); close(w.done) }()
@@ -85,6 +87,9 @@ var waiting = map[string]string{
 	"read":     "cat known",
 	"append":   "echo >> known",
 	"truncate": "truncate -s 3 known",
+	"piece":    "dd if=large of=/dev/null bs=4k count=1 skip=1000",
+	"mapped":   "python3 -c 'import mmap; f = open(\"large\"); print(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)[5000000])'",
+	"appended": "echo >> large",
 	"describe": "python3 -c 'import os; os.getxattr(\"vague\", \"user.x\")'",
 }
 
@@ -92,30 +97,50 @@ var waiting = map[string]string{
 // never answers, in each way there is to wait.
 func TestHungStoreAndKill(t *testing.T) {
 	store := new(mem.Store)
+	// Each in a directory of its own, or they would be fetched ahead.
+	things := map[string]string{"known": strings.Repeat("x", 300<<10), "vague": "content", "large": strings.Repeat("x", bucketsync.Large+1)}
 	for name := range waiting {
-		putInto(t, store, name+"/known", strings.Repeat("content", 5000)) // too much to come with the attributes
-		putInto(t, store, name+"/vague", "content")
 		putInto(t, store, name+"/d/there", "content")
+		for thing, content := range things {
+			putInto(t, store, name+"/of-"+thing+"/"+thing, content)
+		}
 	}
 	r := newRig(t, func(o *Options) { o.Store = store })
-	calls := func() int { return store.Calls(mem.OpGet) + store.Calls(mem.OpList) + store.Calls(mem.OpHead) }
 	for name, command := range waiting {
 		t.Run(name, func(t *testing.T) {
-			if _, err := os.Stat(r.path(name + "/known")); err != nil {
-				t.Fatal(err)
+			replace := []string{"DIR", r.path(name + "/d")}
+			for thing := range things {
+				path := r.path(name + "/of-" + thing + "/" + thing)
+				replace = append(replace, thing, path)
+				if strings.Contains(command, thing) && thing != "vague" {
+					if _, err := os.Stat(path); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
 			r.unlisted(store, name+"/d")
-			script := strings.NewReplacer("DIR", r.path(name+"/d"), "known", r.path(name+"/known"), "vague", r.path(name+"/vague")).Replace(command)
 			heal := store.Inject(mem.Fault{Hang: true})
 			defer heal()
-			before := calls()
-			w := startWaiter(t, "bash", "-c", script)
-			eventually(t, "it waits for the store", func() bool { return calls() > before })
+			w := startWaiter(t, "bash", "-c", strings.NewReplacer(replace...).Replace(command))
+			eventually(t, "it waits for the store", func() bool { return waitsForMount(w.Process.Pid) })
 			must(t, w.Process.Signal(syscall.SIGCONT)) // the kernel tells of the first signal only
 			must(t, syscall.Kill(-w.Process.Pid, syscall.SIGKILL))
 			w.endsWithin(t, time.Second)
 		})
 	}
+}
+
+// waitsForMount says whether a process, or the child that it waits for, is in the
+// middle of a request or waits for a page that one is to fill.
+func waitsForMount(pid int) bool {
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+	for _, p := range append(strings.Fields(string(children)), fmt.Sprint(pid)) {
+		at, _ := os.ReadFile("/proc/" + p + "/wchan")
+		if strings.Contains(string(at), "request_wait") || strings.Contains(string(at), "folio_wait") {
+			return true
+		}
+	}
+	return false
 }
 
 // TestHungStoreAndLine has many processes wait for each other in the kernel while
