@@ -1,8 +1,10 @@
 package fusefs
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -14,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth"
+	"berth/fusefs/object"
+	"berth/fusefs/object/embedded/embeddedtest"
 	"berth/fusefs/object/mem"
 )
 
@@ -141,6 +145,35 @@ func TestReplayChangeDuringUpload(t *testing.T) {
 	r.flush()
 	if got, err := r.object("f"); err != nil || got != want {
 		t.Errorf("the object has %d bytes, %v, want %d", len(got), err, len(want))
+	}
+}
+
+// goofys#10, nextcloud#24540: a rename of what is too large for one copy request.
+func TestReplayRenameOfLarge(t *testing.T) {
+	size := int64(sized(24<<20, 5<<30+200<<20))
+	store := embeddedtest.Open(t)
+	r := newRig(t, func(o *Options) { o.Store = store })
+	flush := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		must(t, r.Flush(ctx, ""))
+	}
+	f, err := os.Create(r.path("large"))
+	must(t, err)
+	_, err = f.WriteAt([]byte("end"), size-3)
+	must(t, errors.Join(err, f.Close()))
+	flush()
+	must(t, os.Rename(r.path("large"), r.path("moved")))
+	flush()
+	if got := r.keys(); len(got) != 1 || got[0] != "moved" {
+		t.Errorf("keys: %q", got)
+	}
+	body, info, err := store.Get(t.Context(), "moved", object.GetOptions{Offset: size - 3})
+	must(t, err)
+	defer body.Close()
+	if end, err := io.ReadAll(body); err != nil || info.Size != size || string(end) != "end" {
+		t.Errorf("the object has %d bytes and ends in %q, %v", info.Size, end, err)
 	}
 }
 
