@@ -14,6 +14,9 @@ import (
 const (
 	evictEvery = time.Minute
 	evictTo    = 0.9 // of the budget, so that not every minute has work
+
+	evictAgain  = 100 * time.Millisecond // between two rounds
+	evictVainly = time.Second            // if the first did not make room enough
 )
 
 // evictLoop keeps the cache's content within its budget. Its first round also
@@ -21,32 +24,53 @@ const (
 func (f *FS) evictLoop() error {
 	tick := time.NewTicker(evictEvery)
 	defer tick.Stop()
-	for round := 0; ; round++ {
+	for round, due := 0, true; ; {
+		begun := time.Now()
 		if err := f.evict(round == 0); err != nil {
 			f.log.Warn("Cannot look through the cache", "cause", err)
 		}
-		if err := f.pruneAside(); err != nil {
-			f.log.Warn("Cannot remove what was set aside", "cause", err)
+		if due {
+			f.pruneHistory(round%60 == 0)
+			round++
 		}
-		if round%60 == 0 {
-			if err := f.pruneCheckpoints(); err != nil {
-				f.log.Warn("Cannot remove old checkpoints", "cause", err)
-			}
+		select {
+		case <-f.ctx.Done():
+			return nil
+		case <-time.After(f.evictRest(time.Since(begun))):
 		}
-		done := time.Now()
 		select {
 		case <-f.ctx.Done():
 			return nil
 		case <-tick.C:
-			continue
+			due = true
 		case <-f.evictNow:
-		}
-		select {
-		case <-f.ctx.Done():
-			return nil
-		case <-time.After(evictAtLeast - time.Since(done)):
+			due = false
 		}
 	}
+}
+
+// pruneHistory removes what has been set aside for long enough, and if all is set
+// checkpoints too.
+func (f *FS) pruneHistory(all bool) {
+	if err := f.pruneAside(); err != nil {
+		f.log.Warn("Cannot remove what was set aside", "cause", err)
+	}
+	if !all {
+		return
+	}
+	if err := f.pruneCheckpoints(); err != nil {
+		f.log.Warn("Cannot remove old checkpoints", "cause", err)
+	}
+}
+
+// evictRest returns how long to leave the cache alone after a round: those who
+// want room ask for the next at once, also where there is nothing to evict.
+func (f *FS) evictRest(round time.Duration) time.Duration {
+	least := evictAgain
+	if f.space.lack() > 0 {
+		least = evictVainly
+	}
+	return max(least, 10*round)
 }
 
 // A cached is one content file as evict sees it.
@@ -102,14 +126,14 @@ func (f *FS) evict(leftovers bool) error {
 		}
 	}
 	f.cacheUsed.Store(used)
-	return nil
+	return f.space.look() // those who wait need not wait for the next
 }
 
 // hasRoom says whether content that nobody asked for yet can come into the cache
 // without anything being evicted for it soon.
 func (f *FS) hasRoom() bool {
 	budget, err := f.budget()
-	return err == nil && float64(f.cacheUsed.Load()) < evictTo*float64(budget)
+	return err == nil && f.space.lack() == 0 && float64(f.cacheUsed.Load()) < evictTo*float64(budget)
 }
 
 func (f *FS) budget() (int64, error) {

@@ -64,6 +64,8 @@ type Options struct {
 	boot    string                                      // of a test: names the run of the machine; "" = as the kernel does
 
 	storeWait time.Duration // of a test; 0 = the constant
+	spaceWait time.Duration
+	near      int64
 }
 
 // An FS is a mounted file system. Open makes it, Close ends it.

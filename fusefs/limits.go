@@ -114,7 +114,7 @@ const mediatedNear = 1 << 30
 // near says whether a new writer of a tree is to be mediated.
 func (f *FS) near(tree index.Ino) bool {
 	_, _, room := f.db.Usage(tree)
-	return min(room.Bytes, f.space.room()) < mediatedNear
+	return min(room.Bytes, f.space.room()) < cmp.Or(f.opts.near, mediatedNear)
 }
 
 // maxTreeStatus bounds the trees in a Status.

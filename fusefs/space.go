@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -14,12 +15,11 @@ import (
 // The floor of the cache's volume: what content leaves free, for the index and
 // for others. Above it lies a reserve; when that is used up clean content goes.
 const (
-	floorPart    = 20      // of the volume's size, at most
-	floorMost    = 4 << 30 //
-	reservePart  = 16
-	reserveMost  = 1 << 30
-	spaceWait    = 10 * time.Second // for room, then ENOSPC
-	evictAtLeast = time.Second      // between two rounds of eviction
+	floorPart   = 20      // of the volume's size, at most
+	floorMost   = 4 << 30 //
+	reservePart = 16
+	reserveMost = 1 << 30
+	spaceWait   = 10 * time.Second // for room, then ENOSPC
 )
 
 // A space is what the cache's volume has left above its floor.
@@ -29,6 +29,7 @@ type space struct {
 	size    int64
 	reserve int64
 	left    atomic.Int64 // as of the last look, less what was given away since
+	wanted  atomic.Int64 // by those who wait
 
 	mu     sync.Mutex    // protects looked
 	looked chan struct{} // closed by the next look
@@ -73,13 +74,14 @@ func (s *space) next() <-chan struct{} {
 // room returns what is left; it is below zero when the floor is passed.
 func (s *space) room() int64 { return s.left.Load() }
 
-// lack returns what has to be freed for the reserve to be whole again, 0 while
-// most of it is there.
+// lack returns what has to be freed for those who wait and for the reserve to be
+// whole again; 0 while nobody waits and most of it is there.
 func (s *space) lack() int64 {
-	if left := s.room(); left < s.reserve/2 {
-		return s.reserve - left
+	left, wanted := s.room(), s.wanted.Load()
+	if wanted == 0 && left >= s.reserve/2 {
+		return 0
 	}
-	return 0
+	return max(0, s.reserve+wanted-left)
 }
 
 // take takes n bytes if there are as many.
@@ -105,8 +107,10 @@ func (f *FS) takeSpace(c caller, ino index.Ino, n int64) error {
 	if n > f.space.size-f.space.floor {
 		return syscall.ENOSPC
 	}
+	f.space.wanted.Add(n)
+	defer f.space.wanted.Add(-n)
 	return f.store(c, "find room on the disk for", ino, func(ctx context.Context) error {
-		late := time.NewTimer(spaceWait)
+		late := time.NewTimer(cmp.Or(f.opts.spaceWait, spaceWait))
 		defer late.Stop()
 		for {
 			next := f.space.next()
