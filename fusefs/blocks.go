@@ -60,6 +60,9 @@ func (f *FS) leaveBlocksLocked(o *openFile) error {
 func (f *FS) readBlocks(c caller, o *openFile, b *bucketsync.Blocks, buf []byte, off int64) (int, error) {
 	n, ok, err := b.Peek(buf, off)
 	if !ok {
+		if err := f.takeSpace(c, o.ino, int64(len(buf))); err != nil {
+			return 0, err
+		}
 		err = f.store(c, "read", o.ino, func(ctx context.Context) (err error) {
 			n, err = b.Read(ctx, buf, off)
 			return err

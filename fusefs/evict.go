@@ -98,7 +98,7 @@ func (f *FS) evict(leftovers bool) error {
 		files = append(files, cached{ino, st})
 		return f.ctx.Err() == nil
 	})
-	if used+f.sync.BlockBytes() > budget {
+	if used+f.sync.BlockBytes() > budget || f.space.lack() > 0 {
 		f.sync.DropIdle()
 	}
 	used += f.sync.BlockBytes()
