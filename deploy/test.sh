@@ -1,7 +1,8 @@
 #!/bin/bash
 # Installs what tests need, builds, and runs all tests. Everything is real:
 # FUSE mounts, a store, a Docker engine, a browser. BERTH_SOAK=1 runs the long
-# ones in full. It prints go test's own lines and ends with 1 if any failed.
+# ones in full, and with PJDFSTEST=DIR, the suite's source, pjdfstest too. It
+# prints go test's own lines and ends with 1 if any failed.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$top"
 "$top/deploy/install.sh" test

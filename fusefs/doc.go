@@ -25,9 +25,11 @@
 // or that other content is still there; and what the bucket had got comes back.
 // A directory is renamed in one step. Inode numbers are never used
 // again; with links, mtime and ctime they outlive the loss of the state directory,
-// since objects tell them (directories get new ones). Numbers of two gateways do not
-// meet, but a file can have another on each; a write through one name of a hard link
-// on another gateway can part the names. No call fails with EINTR except for a caller that is being killed.
+// since objects tell them. Directories get new ones then, and readdir(3) alone may
+// tell one that the first stat(2) replaces. Numbers of two gateways do not meet, but
+// a file can have another on each; a write through one name of a hard link on
+// another gateway can part the names. No call fails with EINTR except for a caller
+// that is being killed.
 //
 // Names. A name has at most 255 bytes, a key at most 1024 (ENAMETOOLONG), which a
 // directory's rename keeps for all below it by what the directory knows of its
@@ -37,8 +39,8 @@
 // What is not there: device nodes (EPERM), access control lists and extended
 // attributes outside user.* (ENOTSUP), access times but for those that were set
 // (else the modification time), attributes of more than about one KiB in total
-// (ENOSPC). Locks are the kernel's: they hold between all users of
-// this mount and end there. Fifos and sockets stay on this host.
+// (ENOSPC). Locks are the kernel's: they hold between all users of this mount and
+// end there. Fifos and sockets stay on this host.
 //
 // Limits of size. A tree has a quota of bytes and files; what would go beyond is
 // EDQUOT, exactly: it is counted in the batch that changes it, files that are open
