@@ -15,13 +15,14 @@ type Op string
 
 // The kinds of call. OpRead is one Read of the body of a Get.
 const (
-	OpHead   Op = "head"
-	OpGet    Op = "get"
-	OpRead   Op = "read"
-	OpPut    Op = "put"
-	OpCopy   Op = "copy"
-	OpDelete Op = "delete"
-	OpList   Op = "list"
+	OpHead    Op = "head"
+	OpGet     Op = "get"
+	OpRead    Op = "read"
+	OpPut     Op = "put"
+	OpCopy    Op = "copy"
+	OpCompose Op = "compose"
+	OpDelete  Op = "delete"
+	OpList    Op = "list"
 )
 
 // A Fault changes what calls do. Its fields are set before Inject.

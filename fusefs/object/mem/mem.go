@@ -36,7 +36,7 @@ type stored struct {
 	info object.Info
 }
 
-var _ object.Store = (*Store)(nil)
+var _ object.Composer = (*Store)(nil)
 
 // Head implements object.Store.
 func (s *Store) Head(ctx context.Context, key string) (object.Info, error) {
@@ -104,6 +104,38 @@ func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 		current, ok := s.objects[key]
 		if o.IfNoneMatch && ok || o.IfMatch != "" && current.info.ETag != o.IfMatch {
 			return fmt.Errorf("cannot put object %q: %w", key, object.ErrPrecondition)
+		}
+		info = s.storeLocked(key, data, o.Metadata, o.ContentType)
+		return nil
+	})
+	return info, err
+}
+
+// Compose implements object.Composer.
+func (s *Store) Compose(ctx context.Context, key string, body io.ReaderAt, size int64, o object.ComposeOptions) (object.Info, error) {
+	if err := object.CheckCompose(key, size, o); err != nil {
+		return object.Info{}, err
+	}
+	data := make([]byte, size)
+	at := int64(0)
+	for _, r := range append(o.Keep[:len(o.Keep):len(o.Keep)], object.Range{From: size, To: size}) {
+		if n, err := body.ReadAt(data[at:r.From], at); int64(n) < r.From-at {
+			return object.Info{}, fmt.Errorf("cannot compose object %q: %w", key, err)
+		}
+		at = r.To
+	}
+	var info object.Info
+	err := s.call(ctx, OpCompose, key, func() error {
+		from, ok := s.objects[o.Source]
+		current, exists := s.objects[key]
+		if !ok || from.info.ETag != o.SourceETag || o.IfNoneMatch && exists || o.IfMatch != "" && current.info.ETag != o.IfMatch {
+			return fmt.Errorf("cannot compose object %q: %w", key, object.ErrPrecondition)
+		}
+		for _, r := range o.Keep {
+			if r.To > int64(len(from.data)) {
+				return fmt.Errorf("cannot compose object %q: the source ends before %d: %w", key, r.To, fs.ErrInvalid)
+			}
+			copy(data[r.From:r.To], from.data[r.From:r.To])
 		}
 		info = s.storeLocked(key, data, o.Metadata, o.ContentType)
 		return nil

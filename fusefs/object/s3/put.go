@@ -92,15 +92,19 @@ func (s *Store) putParts(ctx context.Context, key string, body io.ReaderAt, size
 	partSize, n := partLayout(size, s.partSize)
 	return s.inParts(ctx, key, n, opts, o, func(ctx context.Context, id string, i int) (minio.CompletePart, error) {
 		offset := int64(i) * partSize
-		section := io.NewSectionReader(body, offset, min(partSize, size-offset))
-		sum, err := digest(section)
-		if err != nil {
-			return minio.CompletePart{}, err
-		}
-		part, err := s.core.PutObjectPart(ctx, s.bucket, key, id, i+1, section, section.Size(),
-			minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true})
-		return minio.CompletePart{PartNumber: i + 1, ETag: part.ETag}, err
+		return s.sendPart(ctx, key, id, i, io.NewSectionReader(body, offset, min(partSize, size-offset)))
 	})
+}
+
+// sendPart uploads part i, counted from 0.
+func (s *Store) sendPart(ctx context.Context, key, id string, i int, section *io.SectionReader) (minio.CompletePart, error) {
+	sum, err := digest(section)
+	if err != nil {
+		return minio.CompletePart{}, err
+	}
+	part, err := s.core.PutObjectPart(ctx, s.bucket, key, id, i+1, section, section.Size(),
+		minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true})
+	return minio.CompletePart{PartNumber: i + 1, ETag: part.ETag}, err
 }
 
 // inParts makes an object of n parts, a few of them at once, each sent by the

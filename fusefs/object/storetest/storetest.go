@@ -44,6 +44,7 @@ func All(t *testing.T, limits Limits, open func(t *testing.T) object.Store) {
 		{"Siblings", testSiblings},
 		{"Markers", testMarkers},
 		{"Large", testLarge},
+		{"Compose", testCompose},
 		{"BrokenBody", testBrokenBody},
 		{"Generations", testGenerations},
 		{"Cancel", testCancel},
