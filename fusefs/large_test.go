@@ -371,3 +371,19 @@ for _ in range(64):
 		}
 	}
 }
+
+// A disk without room: what is read goes through, and nothing is kept.
+func TestLargeNoRoom(t *testing.T) {
+	r, _, content := newLarge(t)
+	r.space.left.Store(0)
+	f, err := os.Open(r.path("large"))
+	must(t, err)
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	for at := int64(0); at < 8<<20; at += 1 << 20 {
+		r.space.left.Store(0)
+		if _, err := f.ReadAt(buf, at); err != nil || !bytes.Equal(buf, content[at:at+1<<20]) {
+			t.Fatalf("at %d: %v", at, err)
+		}
+	}
+}

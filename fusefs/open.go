@@ -36,36 +36,48 @@ const (
 // lockLocal locks an openFile whose content is here as far as it is needed,
 // fetching it first. On an error it is not locked.
 func (f *FS) lockLocal(c caller, o *openFile, what need) error {
-	for {
+	for digested := false; ; {
 		o.mu.Lock()
 		n, err := f.inode(o.ino)
-		if err == nil {
-			ready := !n.Remote || o.r != nil || what == needNone || what == needRead && o.blocks != nil
-			if ready && o.blocks != nil && !n.Remote {
-				err = f.leaveBlocksLocked(o)
-			}
-			if ready && err == nil {
-				return nil
-			}
+		ready := !n.Remote || o.r != nil || what == needNone || what == needRead && o.blocks != nil
+		if err == nil && ready && o.blocks != nil && !n.Remote {
+			err = f.leaveBlocksLocked(o)
+		}
+		first := what == needAll && !o.marked && !digested && n.Size >= bucketsync.Large
+		if err == nil && ready && !first {
+			return nil
 		}
 		o.mu.Unlock()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if what == needRead && n.Size > bucketsync.Large {
-			if ok, err := f.openBlocks(c, o, n.Tree); ok || err != nil {
-				return err
+		case ready:
+			digested, err = true, f.digest(c, o.ino)
+		case what == needRead && n.Size > bucketsync.Large:
+			var ok bool
+			if ok, err = f.openBlocks(c, o, n.Tree); ok {
+				return nil
 			}
-			continue
+		default:
+			if err = f.takeSpace(c, o.ino, n.Size); err == nil {
+				err = f.store(c, "fetch", o.ino, func(ctx context.Context) error { return f.sync.Fetch(ctx, o.ino) })
+			}
 		}
-		if err := f.takeSpace(c, o.ino, n.Size); err != nil {
-			return err
-		}
-		err = f.store(c, "fetch", o.ino, func(ctx context.Context) error { return f.sync.Fetch(ctx, o.ino) })
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// digest prepares a large file for being changed and uploaded in part. That it
+// cannot be is no reason not to change it.
+func (f *FS) digest(c caller, ino index.Ino) error {
+	err := f.store(c, "digest", ino, func(ctx context.Context) error { return f.sync.Digest(ctx, ino) })
+	if err == nil || errors.Is(err, errKilled) {
+		return err
+	}
+	f.log.Warn("Cannot digest a file, a change of it is uploaded whole", "inode", ino, "cause", err)
+	return nil
 }
 
 // Open serves open(2) of a regular file.

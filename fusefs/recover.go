@@ -38,7 +38,7 @@ func (f *FS) openSync() error {
 		}
 	}
 	f.sync, err = bucketsync.New(bucketsync.Options{DB: f.db, Store: f.opts.Store, Cache: f.cache, Hooks: f,
-		Gateway: id, Owner: f.opts.Owner == nil, Revalidate: f.opts.Revalidate, HistoryAge: f.opts.HistoryAge, Room: f.hasRoom, Logger: f.log, Now: f.opts.Now})
+		Gateway: id, Owner: f.opts.Owner == nil, Revalidate: f.opts.Revalidate, HistoryAge: f.opts.HistoryAge, Room: f.hasRoom, Space: f.takeSpaceNow, Logger: f.log, Now: f.opts.Now})
 	return err
 }
 

@@ -129,6 +129,15 @@ func (f *FS) takeSpace(c caller, ino index.Ino, n int64) error {
 	})
 }
 
+// takeSpaceNow takes room if there is any, for content that can do without.
+func (f *FS) takeSpaceNow(n int64) bool {
+	if f.space.take(n) {
+		return true
+	}
+	f.evictSoon()
+	return false
+}
+
 // evictSoon has clean content evicted without waiting for the time of it.
 func (f *FS) evictSoon() {
 	select {

@@ -44,7 +44,7 @@ func (b *Batch) AddInode(n Inode) {
 // DeleteInode removes an inode, its queue entry and all marks. Its
 // names must be gone or go in the same batch.
 func (b *Batch) DeleteInode(ino Ino) {
-	for _, table := range []byte{tableInode, tableQueue, tableOpen, tableOrphan, tableUnsynced} {
+	for _, table := range []byte{tableInode, tableQueue, tableOpen, tableOrphan, tableUnsynced, tableDigests} {
 		b.delete(inoKey(table, ino))
 	}
 	b.inodes = append(b.inodes, Inode{Ino: ino})

@@ -36,6 +36,7 @@ const (
 	tableSettings = 'g'
 	tableUsage    = 'u'
 	tableUnsynced = 'w'
+	tableDigests  = 'y'
 )
 
 // A DB is an open index. Close it; it is closed by nobody else.

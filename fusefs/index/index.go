@@ -33,6 +33,7 @@
 //	j tree checkpoint, then the key of an OldEntry or a Saved  (empty)
 //	u tree           Usage
 //	w ino            Unsynced
+//	y ino            Digests
 //
 // Numbers in keys are 8 bytes, big-endian. Values begin with a version byte.
 package index

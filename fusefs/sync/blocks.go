@@ -62,6 +62,7 @@ type Blocks struct {
 	spans    []*span            // requests under way; they do not overlap
 	streams  []stream
 	gone     error // the object is not there any more; nothing more will come
+	paid     bool  // who wants all of it has taken room for that
 	filling  bool  // all of it is being fetched, whoever reads
 	adopted  bool  // all is here, and was made the content file if adoptErr is nil
 	adoptErr error
@@ -261,6 +262,7 @@ func (b *Blocks) adopt() error {
 			return err
 		}
 		n.Remote = false
+		batch.MarkUnsynced(b.ino, index.Unsynced{}) // a power cut may leave anything in its place
 		batch.PutInode(n)
 		return nil
 	})
@@ -284,6 +286,9 @@ func (s *Syncer) fetchLarge(ctx context.Context, n *index.Inode, r index.Remote)
 		return err
 	}
 	defer b.Close()
+	b.mu.Lock()
+	b.paid = true
+	b.mu.Unlock()
 	if err := b.fill(ctx); !errors.Is(err, object.ErrPrecondition) {
 		return err
 	}

@@ -20,7 +20,17 @@ func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remot
 	if n.IsDir() && n.Bare {
 		return s.Describe(ctx, n.Ino) // what its marker says goes along
 	}
-	if n.IsFile() && (n.Remote || s.hooks.Busy(n.Ino)) {
+	if r.ETag != "" && s.revalidate > 0 {
+		if same, err := s.lookFirst(ctx, n, w, r); err != nil || !same {
+			return err
+		}
+	}
+	if sameContent(n, r) {
+		if done, err := s.sendAttributes(ctx, n, w, r, chain); done || err != nil {
+			return err
+		}
+	}
+	if n.IsFile() && (n.Remote || n.Size >= deltaFrom || s.hooks.Busy(n.Ino)) {
 		from, ok, err := s.holder(n, w.key)
 		if err != nil {
 			return err
@@ -30,11 +40,6 @@ func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remot
 		}
 		if n.Remote {
 			return s.fetchNow(ctx, n.Ino)
-		}
-	}
-	if r.ETag != "" && s.revalidate > 0 {
-		if same, err := s.lookFirst(ctx, n, w, r); err != nil || !same {
-			return err
 		}
 	}
 	if err := s.keepOverwritten(ctx, r, n); err != nil {
@@ -48,6 +53,15 @@ func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remot
 		return err
 	}
 	defer src.close()
+	return s.sendContent(ctx, n, w, r, src, chain)
+}
+
+// sendContent writes content and attributes.
+func (s *Syncer) sendContent(ctx context.Context, n *index.Inode, w want, r index.Remote, src *source, chain []index.Ino) error {
+	d, err := s.delta(ctx, n, r, src)
+	if err != nil {
+		return err
+	}
 	if err := s.announce(n, w, r); err != nil {
 		return ignoreChanged(err)
 	}
@@ -55,11 +69,14 @@ func (s *Syncer) send(ctx context.Context, n *index.Inode, w want, r index.Remot
 	if n.IsDir() {
 		o.ContentType = dirContentType
 	}
-	info, err := s.store.Put(ctx, w.key, src, src.size, o)
+	info, err := s.put(ctx, r, src, src.size, o, d.keep)
 	if src.moved.Load() {
 		return errBusy // the Intent tells the next turn to look what became of it
 	}
-	return s.answered(ctx, n, w, info, err, chain)
+	if err := s.answered(ctx, n, w, info, err, chain); err != nil {
+		return err
+	}
+	return s.noteDigests(n.Ino, w.key, d.now)
 }
 
 // lookFirst asks for an object that is about to be overwritten where others write

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+	"syscall"
 
 	"berth"
 	"berth/fusefs/index"
@@ -106,10 +107,13 @@ func (b *Blocks) startLocked(at, to int64) *span {
 	t := &b.s.blocks
 	t.running.Add(1)
 	t.flying.Add(1)
-	ctx, obj := b.ctx, b.obj
+	ctx, obj, paid := b.ctx, b.obj, b.paid
 	go func() {
 		defer t.running.Done()
-		err := withoutPanic(ctx, func(ctx context.Context) error { return b.fetch(ctx, obj, sp) })
+		err := error(syscall.ENOSPC)
+		if paid || b.s.space(sp.to-sp.from) {
+			err = withoutPanic(ctx, func(ctx context.Context) error { return b.fetch(ctx, obj, sp) })
+		}
 		t.flying.Add(-1)
 		b.end(obj, sp, err)
 	}()

@@ -35,6 +35,10 @@
 // and directories that are made from other files (node_modules and such) have no
 // history. What another writer overwrites in the bucket is not kept by us.
 //
+// Of a file of 64 MiB or more the bucket's generation is known by a digest for each
+// block of 8 MiB; only blocks that differ are sent, and the object is composed of
+// them and of itself (delta.go).
+//
 // What the users of the index have to keep to:
 //   - who changes content or attributes sets Gen, Stamp and AttrStamp and
 //     enqueues the inode in the same batch, then calls Kick;
@@ -102,12 +106,13 @@ type Options struct {
 	Store      object.Store
 	Cache      *cache.Cache
 	Hooks      Hooks
-	Gateway    string        // id of this gateway, 1 to 16 of [a-z0-9]
-	Owner      bool          // owner and group are kept as metadata
-	Revalidate time.Duration // age at which a listing is refreshed; 0 = nobody else writes to the bucket
-	Room       func() bool   // whether the cache has room for what nobody asked for yet; nil = always
-	Parallel   int           // store requests for uploads at a time; 0 = 16
-	HistoryAge time.Duration // after which a version is deleted; 0 = 30 days
+	Gateway    string             // id of this gateway, 1 to 16 of [a-z0-9]
+	Owner      bool               // owner and group are kept as metadata
+	Revalidate time.Duration      // age at which a listing is refreshed; 0 = nobody else writes to the bucket
+	Room       func() bool        // whether the cache has room for what nobody asked for yet; nil = always
+	Space      func(n int64) bool // takes room on the disk for a piece of content, if there is any; nil = there is
+	Parallel   int                // store requests for uploads at a time; 0 = 16
+	HistoryAge time.Duration      // after which a version is deleted; 0 = 30 days
 	Logger     *slog.Logger
 	Now        func() time.Time // nil = time.Now
 }
@@ -143,7 +148,9 @@ type Syncer struct {
 	lists              flights
 	ahead              ahead
 	blocks             blockTable
+	digests            flights
 	room               func() bool
+	space              func(n int64) bool
 	health             health
 
 	doomWake, moveWake chan struct{}
@@ -178,7 +185,7 @@ func New(o Options) (*Syncer, error) {
 	}
 	s := &Syncer{
 		db: o.DB, store: object.WithDeadline(o.Store, object.NewDeadlines()), cache: o.Cache, hooks: o.Hooks,
-		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, historyAge: o.HistoryAge, clock: clock, room: o.Room,
+		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, historyAge: o.HistoryAge, clock: clock, room: o.Room, space: o.Space,
 		doomWake: make(chan struct{}, 1), moveWake: make(chan struct{}, 1),
 		doomHurry: make(chan struct{}, 1), refresh: new(errgroup.Group),
 	}
@@ -187,6 +194,9 @@ func New(o Options) (*Syncer, error) {
 	s.ahead.init()
 	if s.room == nil {
 		s.room = func() bool { return true }
+	}
+	if s.space == nil {
+		s.space = func(int64) bool { return true }
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.sched = newScheduler(o.DB, o.Now)
@@ -240,6 +250,7 @@ func (s *Syncer) Close(ctx context.Context) {
 	_ = s.refresh.Wait()
 	_ = s.ahead.runs.Wait()
 	s.fetches.running.Wait()
+	s.digests.running.Wait()
 	s.blocks.closeAll()
 	s.describes.running.Wait()
 	s.lists.running.Wait()
