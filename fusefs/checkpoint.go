@@ -23,8 +23,35 @@ const (
 
 // A saveTable knows the current checkpoint of each tree that has one.
 type saveTable struct {
-	mu      sync.RWMutex // protects current, and all in it
+	mu      sync.RWMutex // protects the fields below, and all in current
 	current map[index.Ino]*epoch
+	making  map[index.Ino]*sync.Mutex // held while a checkpoint of the tree is made; before all other locks
+}
+
+// lock makes checkpoints of some trees one at a time: one that overtook another
+// would have what changes next noted for the earlier.
+func (s *saveTable) lock(roots []index.Ino) (unlock func()) {
+	roots = slices.Compact(slices.Sorted(slices.Values(roots)))
+	held := make([]*sync.Mutex, len(roots))
+	s.mu.Lock()
+	if s.making == nil {
+		s.making = make(map[index.Ino]*sync.Mutex)
+	}
+	for i, root := range roots {
+		if s.making[root] == nil {
+			s.making[root] = new(sync.Mutex)
+		}
+		held[i] = s.making[root]
+	}
+	s.mu.Unlock()
+	for _, m := range held { // in the order of the roots
+		m.Lock()
+	}
+	return func() {
+		for _, m := range held {
+			m.Unlock()
+		}
+	}
 }
 
 // An epoch is the time since a checkpoint of a tree.
@@ -125,6 +152,7 @@ func (f *FS) checkpoint(trees []berth.Tree) (number uint64, err error) {
 		}
 		roots = append(roots, root)
 	}
+	defer f.saves.lock(roots)()
 	f.freezeOpen(roots)
 	clock := f.sync.Clock().Now().Time
 	err = f.db.Update(func(b *index.Batch) error {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -204,5 +205,29 @@ func TestFeedResets(t *testing.T) {
 	}
 	if got, wait, err := d.since(10); err != nil || len(got) > 0 || wait == nil {
 		t.Errorf("up to date: got %v, %v", got, err)
+	}
+}
+
+// last of them.
+func TestCheckpointsAtOnce(t *testing.T) {
+	r, tree, root := treeRig(t)
+	must(t, os.WriteFile(root+"f", []byte("old"), 0o644))
+	r.settle()
+	for round := range 40 {
+		var all sync.WaitGroup
+		numbers := make([]uint64, 64)
+		for i := range numbers {
+			all.Go(func() { numbers[i], _ = r.Checkpoint(t.Context(), []berth.Tree{tree}) })
+		}
+		all.Wait()
+		last := uint64(0)
+		for _, n := range numbers {
+			last = max(last, n)
+		}
+		inode, err := r.db.Inode(r.inoOf(tree.String()))
+		must(t, err)
+		if got := r.saves.at(inode.Ino); got != last {
+			t.Fatalf("round %d: changes are noted for checkpoint %d, the last is %d", round, got, last)
+		}
 	}
 }
