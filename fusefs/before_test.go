@@ -291,3 +291,26 @@ func TestRestore(t *testing.T) {
 		t.Errorf("temporary files are left: %v", left)
 	}
 }
+
+// Content that the store refuses to keep does not hold up what was set aside later.
+func TestRefusedContentHoldsUpNoOther(t *testing.T) {
+	store := new(mem.Store)
+	r, tree, root := treeRig(t, func(o *Options) { o.Store = store })
+	defer store.Inject(mem.Fault{Op: mem.OpPut, Prefix: tree.Prefix(), Err: errors.New("status 400")})()
+	for _, name := range []string{"first", "second"} {
+		must(t, os.WriteFile(root+name, []byte(name), 0o644))
+	}
+	r.settle()
+	r.checkpoint(tree)
+	must(t, os.WriteFile(root+"first", []byte("new"), 0o644))
+	time.Sleep(20 * time.Millisecond) // set aside one after the other
+	must(t, os.WriteFile(root+"second", []byte("new"), 0o644))
+	r.settle()
+	defer store.Inject(mem.Fault{Op: mem.OpPut, Prefix: ".berth/history/" + tree.Prefix() + "first/", Err: errors.New("status 400")})()
+	if err := r.keepSaved(t.Context(), 0); err == nil {
+		t.Error("that one was refused is not told")
+	}
+	if v, err := r.Versions(t.Context(), tree, "second"); err != nil || len(v) != 1 {
+		t.Errorf("versions of the other: %v, %v", v, err)
+	}
+}

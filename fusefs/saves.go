@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"berth"
 	"berth/fusefs/cache"
 	"berth/fusefs/index"
 )
@@ -107,12 +108,13 @@ func (f *FS) keepLoop() error {
 }
 
 // keepSaved puts into the history what was set aside longer ago than a time, up to
-// keepAtOnce files.
+// keepAtOnce files. One that the store refuses does not hold up the others.
 func (f *FS) keepSaved(ctx context.Context, after time.Duration) error {
 	files, err := f.asideFiles()
 	if err != nil {
 		return err
 	}
+	var refused error
 	done := 0
 	for _, file := range files {
 		s := file.saved
@@ -122,11 +124,13 @@ func (f *FS) keepSaved(ctx context.Context, after time.Duration) error {
 		if done++; done > keepAtOnce {
 			break
 		}
-		if err := f.keepOne(ctx, s); err != nil {
+		if err := f.keepOne(ctx, s); errors.Is(err, berth.ErrUnavailable) || ctx.Err() != nil {
 			return err
+		} else if err != nil {
+			refused = errors.Join(refused, err)
 		}
 	}
-	return nil
+	return refused
 }
 
 func (f *FS) keepOne(ctx context.Context, s index.Saved) error {
