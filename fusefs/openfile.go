@@ -244,7 +244,10 @@ func (f *FS) lostLocked(o *openFile) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return errStale
 	}
-	return errors.Join(err, errRemote)
+	if err != nil {
+		return err
+	}
+	return errRemote
 }
 
 // closeLocked undoes openLocked when no handle is left. A file without a name

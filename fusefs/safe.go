@@ -214,12 +214,7 @@ func (f *FS) syncReplacement(ino index.Ino, r replacement) (done bool, err error
 	if err != nil || !ok || u.Old != r.old {
 		return err == nil, err // removed, or synced by its user
 	}
-	file, err := f.cache.Open(ino, unix.O_RDONLY)
-	if err != nil {
-		return false, err
-	}
-	defer file.Close()
-	if err := fdatasync(file); err != nil {
+	if err := f.syncFile(ino); err != nil {
 		return false, err
 	}
 	return true, f.clearUnsynced(ino)
@@ -250,6 +245,9 @@ func (f *FS) syncContent(o *openFile) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if now, err := cache.StatFile(file); err != nil || !sameContent(now, st) {
+		return err // what was written meanwhile need not be there
+	}
 	o.synced = st
 	return f.clearUnsynced(o.ino)
 }
@@ -301,11 +299,25 @@ func (f *FS) contentFirst(ino, other index.Ino) (old index.Ino, err error) {
 	old = other
 	if u, ok, err := f.db.Unsynced(other); err != nil {
 		return 0, err
+	} else if ok && u.Old == other { // whose own old content does not outlive its name
+		if err := f.syncFile(other); err != nil {
+			return 0, err
+		}
 	} else if ok && u.Old != 0 {
 		old = u.Old // what was safe last
 	}
 	f.replaced.add(ino, old, 0)
 	return old, nil
+}
+
+// syncFile writes a content file to the disk, unless it is only in the bucket.
+func (f *FS) syncFile(ino index.Ino) error {
+	file, err := f.cache.Open(ino, unix.O_RDONLY)
+	if err != nil {
+		return ignoreNotExist(err)
+	}
+	defer file.Close()
+	return fdatasync(file)
 }
 
 // contentSafe says whether content is safe from power loss, and starts to make it

@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"errors"
+	"io/fs"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,7 +68,7 @@ func (f *FS) markLocked(o *openFile, trunc bool) error {
 		}
 		m = index.OpenMark{Size: st.Size, Mtime: st.Mtime, Ctime: st.Ctime}
 		m.Fresh = trunc && st.Size > 0 || f.now().UnixNano()-st.Mtime < int64(racy)
-		m.Swap = trunc && st.Size > 0 && o.r == nil && f.freezer.get(o.ino) == nil
+		m.Swap = trunc && st.Size > 0 && o.r == nil && f.freezer.get(o.ino) == nil && f.cache.Unused(o.ino)
 	}
 	err = f.db.Update(func(b *index.Batch) error {
 		cur, err := f.db.Inode(o.ino)
@@ -139,6 +141,9 @@ func (f *FS) remarkLocked(o *openFile, m index.OpenMark) error {
 // time without the inode's going back.
 func (f *FS) alignLocked(o *openFile, n *index.Inode) (cache.Stat, error) {
 	st, err := f.statLocked(o)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = f.lostLocked(o)
+	}
 	if err != nil || st.Mtime == n.Mtime {
 		return st, err
 	}
@@ -160,11 +165,19 @@ func (f *FS) withWriter(c caller, ino index.Ino, trunc bool, do func(o *openFile
 	if err := f.lockLocal(c, o, what); err != nil {
 		return err
 	}
+	err := f.beginWriteLocked(o, trunc)
+	if err == errRemote { // its content was lost, and is to be fetched again
+		o.mu.Unlock()
+		if err = f.lockLocal(c, o, what); err != nil {
+			return err
+		}
+		err = f.beginWriteLocked(o, trunc)
+	}
 	defer o.mu.Unlock()
-	if err := f.beginWriteLocked(o, trunc); err != nil {
+	if err != nil {
 		return err
 	}
-	err := f.whileThawedLocked(o, func() error {
+	err = f.whileThawedLocked(o, func() error {
 		w, err := f.writableLocked(o)
 		if err == nil {
 			err = do(o, int(w.Fd()))

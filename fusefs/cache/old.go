@@ -1,7 +1,9 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,17 +16,35 @@ func (c *Cache) oldPath(ino index.Ino, gen uint64) string {
 	return filepath.Join(c.dir, oldDir, snapName(ino, gen))
 }
 
-// Renew gives an inode an empty content file and keeps the one that it has, which
-// holds a generation, as old content. Nobody may have it open.
+// Renew gives an inode an empty content file, in one step, and keeps the one that
+// it has, which holds a generation, as old content. Nobody may have that in use: see
+// Unused.
 func (c *Cache) Renew(ino index.Ino, gen uint64) error {
-	if err := os.Rename(c.Path(ino), c.oldPath(ino, gen)); err != nil {
+	old := c.oldPath(ino, gen)
+	err := os.Link(c.Path(ino), old)
+	if errors.Is(err, fs.ErrExist) {
+		err = errors.Join(removeFile(old), os.Link(c.Path(ino), old))
+	}
+	if err != nil {
 		return fmt.Errorf("cannot keep old content of %d: %w", ino, err)
 	}
-	f, err := c.Create(ino)
+	temp, err := c.Temp()
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return c.Adopt(temp, ino)
+}
+
+// Unused says whether nobody has the content file of an inode open or mapped, be it
+// for reading only.
+func (c *Cache) Unused(ino index.Ino) bool {
+	f, err := c.Open(ino, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // which gives the lease back
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	return err == nil
 }
 
 // Restore makes old content the content file of an inode again.

@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -34,8 +35,8 @@ func (s *Syncer) lostContent(n *index.Inode) error {
 		if err != nil {
 			return err
 		}
-		if now.Gen != n.Gen {
-			return errChanged
+		if _, open, err := s.db.OpenMark(n.Ino); err != nil || open || now.Gen != n.Gen {
+			return cmp.Or(err, errChanged) // what is written now is here
 		}
 		now.Remote = true
 		b.PutInode(now)
