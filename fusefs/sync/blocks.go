@@ -264,7 +264,6 @@ func (b *Blocks) adopt() error {
 		n.Remote = false
 		batch.MarkUnsynced(b.ino, index.Unsynced{}) // a power cut may leave anything in its place
 		batch.PutInode(n)
-		batch.MarkUnsynced(b.ino, index.Unsynced{})
 		return nil
 	})
 	if !kept {
