@@ -45,6 +45,7 @@ type notifier struct {
 	queued map[notice]*telling // of the queue
 	turn   int                 // the number of the goroutine that tells
 	stuck  int                 // how many lost their turn and are not through
+	held   bool                // the one that tells would have lost it but for maxStuck
 	closed bool
 	gone   bool // unmounted is closed
 	more   *sync.Cond
@@ -95,9 +96,13 @@ func (n *notifier) run(turn int) {
 		watchdog.Stop()
 		n.mu.Lock()
 		it.end()
+		n.held = n.held && n.turn != turn
 	}
 	if n.turn != turn {
 		n.stuck--
+		if n.held && !n.closed {
+			n.passLocked()
+		}
 	}
 }
 
@@ -105,9 +110,18 @@ func (n *notifier) run(turn int) {
 func (n *notifier) relieve(turn int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.turn != turn || n.stuck == maxStuck {
-		return
+	switch {
+	case n.closed || n.turn != turn:
+	case n.stuck == maxStuck:
+		n.held = true // until one of them is through
+	default:
+		n.passLocked()
 	}
+}
+
+// passLocked gives the turn to a new goroutine.
+func (n *notifier) passLocked() {
+	n.held = false
 	n.stuck++
 	n.turn++
 	n.tellers.Add(1)
