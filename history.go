@@ -1,6 +1,13 @@
 package berth
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+// ErrNotKept says that something had other content at a checkpoint, and that it is
+// not kept: it was too large to copy, or the checkpoint is too old.
+var ErrNotKept = errors.New("the earlier content is not kept")
 
 // A VersionEnd says how a version of a file came to be an earlier one.
 type VersionEnd string

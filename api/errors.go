@@ -61,6 +61,7 @@ var errorTable = []struct {
 	{syscall.EROFS, http.StatusForbidden, "forbidden"},
 	{syscall.ENOTCONN, http.StatusServiceUnavailable, "unavailable"}, // mountd is away
 	{syscall.EIO, http.StatusServiceUnavailable, "unavailable"},      // the store could not give it
+	{berth.ErrNotKept, http.StatusGone, "not_found"},
 	{fs.ErrNotExist, http.StatusNotFound, "not_found"},
 	{fs.ErrExist, http.StatusConflict, "conflict"},
 	{fs.ErrPermission, http.StatusForbidden, "forbidden"},

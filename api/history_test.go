@@ -70,7 +70,7 @@ func TestChangesSince(t *testing.T) {
 			t.Errorf("%q: got %+v, want those since checkpoint %d", suffix, c, want)
 		}
 	}
-	g.do(g.ann, "GET", query+"&checkpoint=10", "").refused(404, "not_found")
+	g.do(g.ann, "GET", query+"&checkpoint=10", "").refused(410, "not_found")
 	g.do(g.ann, "GET", query+"&checkpoint=x", "").refused(400, "invalid", "checkpoint")
 	g.do(bob, "GET", query, "").refused(404, "not_found", "tree")
 	g.do(g.key, "GET", query, "").refused(404, "not_found", "tree")

@@ -131,7 +131,7 @@ func (m *memTrees) RemoveTree(_ context.Context, t berth.Tree) error {
 
 func (m *memTrees) ChangesSince(_ context.Context, t berth.Tree, checkpoint uint64) ([]berth.PathChange, bool, error) {
 	if checkpoint > 9 {
-		return nil, false, fmt.Errorf("checkpoint %d: %w", checkpoint, fs.ErrNotExist)
+		return nil, false, fmt.Errorf("checkpoint %d: %w", checkpoint, berth.ErrNotKept)
 	}
 	return []berth.PathChange{{Path: "f", Kind: berth.PathModified, File: berth.KindFile}}, false, nil
 }

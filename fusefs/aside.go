@@ -49,7 +49,10 @@ func (t *txn) noteRemoved(dir *index.Inode, name string, n *index.Inode) error {
 	if err != nil {
 		return err
 	}
-	s := savedOf(n, path, checkpoint, t.now)
+	s, err := t.f.savedOf(n, path, checkpoint, t.now)
+	if err != nil {
+		return err
+	}
 	if !n.Remote && n.Gen > 0 {
 		s.File = asideName(n.Ino, n.Gen, checkpoint)
 		if t.asides == nil {
@@ -74,9 +77,10 @@ func (f *FS) toSave(n *index.Inode) (checkpoint uint64, err error) {
 	return checkpoint, nil
 }
 
-func savedOf(n *index.Inode, path string, checkpoint uint64, now int64) index.Saved {
+func (f *FS) savedOf(n *index.Inode, path string, checkpoint uint64, now int64) (index.Saved, error) {
+	stamp, err := f.sync.VersionStamp(n)
 	return index.Saved{Tree: n.Tree, Path: path, Checkpoint: checkpoint, Ino: n.Ino, Gen: n.Gen, Size: n.Size,
-		Mode: n.Mode, Mtime: n.Mtime, Stamp: n.Stamp, At: now}
+		Mode: n.Mode, Mtime: n.Mtime, Stamp: stamp, At: now}, err
 }
 
 // asideName names the bytes of a Saved; parseAside reads it back.
@@ -127,7 +131,10 @@ func (f *FS) describeSaved(n *index.Inode, checkpoint uint64) (index.Saved, erro
 	if err == nil && len(names) > 0 {
 		path, err = f.db.Path(names[0])
 	}
-	return savedOf(n, path, checkpoint, f.now().UnixNano()), err
+	if err != nil {
+		return index.Saved{}, err
+	}
+	return f.savedOf(n, path, checkpoint, f.now().UnixNano())
 }
 
 func (f *FS) cloneAsideLocked(o *openFile, name string) error {

@@ -14,9 +14,8 @@ import (
 	"berth/fusefs/index"
 )
 
-// ErrNotKept says that a file had other content at a checkpoint, and that it is
-// not kept: it was too large to copy, or the checkpoint is too old.
-var ErrNotKept = errors.New("the earlier content is not kept")
+// ErrNotKept is berth's.
+var ErrNotKept = berth.ErrNotKept
 
 // Before opens what a path of a tree held at a checkpoint, and tells its size.
 // fs.ErrNotExist means that it was no file then; ErrNotKept that nobody knows any

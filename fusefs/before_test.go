@@ -204,6 +204,32 @@ func TestPinnedContentsReachTheBucket(t *testing.T) {
 	check()
 }
 
+// What others put into the bucket and was never read here is pinned too.
+func TestBeforeOfForeignFiles(t *testing.T) {
+	r, tree, root := treeRig(t)
+	for _, name := range []string{"removed", "written", "replaced"} {
+		must(t, r.put(tree.Prefix()+name, "foreign "+name))
+	}
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 3 {
+		t.Fatalf("got %v, %v", entries, err)
+	}
+	at := r.checkpoint(tree)
+	must(t, os.Remove(root+"removed"))
+	must(t, os.WriteFile(root+"written", []byte("ours"), 0o644))
+	must(t, os.WriteFile(root+"temp", []byte("ours"), 0o644))
+	must(t, os.Rename(root+"temp", root+"replaced"))
+	check := func() {
+		t.Helper()
+		for _, name := range []string{"removed", "written", "replaced"} {
+			r.beforeIs(t, tree, name, at, str("foreign "+name))
+		}
+	}
+	check()
+	r.flush()
+	check()
+	expect(t, "changes", kinds(r, tree, at), []string{"deleted removed", "modified replaced", "modified written"})
+}
+
 // Bytes that lost their record, as by a kill, go.
 func TestStrayAsidesGo(t *testing.T) {
 	var ahead atomic.Int64

@@ -68,7 +68,7 @@ func (s *Syncer) OpenStamp(ctx context.Context, key string, stamp index.Stamp) (
 	if err != nil {
 		return nil, err
 	}
-	if ok && r.ETag != "" && r.Stamp == stamp && r.Intent.Gen == 0 {
+	if ok && r.ETag != "" && r.Intent.Gen == 0 && versionStamp(r.Stamp, r.LastModified, r.ETag) == stamp {
 		c, err := s.openObject(ctx, key, r.ETag)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, object.ErrPrecondition) {
 			return c, err
@@ -84,10 +84,23 @@ func (s *Syncer) OpenStamp(ctx context.Context, key string, stamp index.Stamp) (
 	return s.openObject(ctx, page.Objects[0].Key, "")
 }
 
+// VersionStamp returns the stamp under which the history keeps the present content
+// of an inode; zero if that is neither berth's nor in the bucket.
+func (s *Syncer) VersionStamp(n *index.Inode) (index.Stamp, error) {
+	if !n.Stamp.IsZero() {
+		return n.Stamp, nil
+	}
+	r, ok, err := s.holder(n, "")
+	if err != nil || !ok {
+		return index.Stamp{}, err
+	}
+	return versionStamp(r.Stamp, r.LastModified, r.ETag), nil
+}
+
 // KeepContent puts content into the history that was displaced before it was
 // uploaded. A version of this stamp that is there already stays.
 func (s *Syncer) KeepContent(ctx context.Context, key string, n *index.Inode, body io.ReaderAt, size int64) error {
-	if size > maxKept || !keepsHistory(key) {
+	if size > maxKept || !keepsHistory(key) || n.Stamp.IsZero() {
 		return nil
 	}
 	page, err := s.store.List(ctx, object.ListOptions{Prefix: historyDir(key) + n.Stamp.String() + ".", Max: 1})
