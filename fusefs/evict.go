@@ -82,6 +82,9 @@ type cached struct {
 // evict removes clean content, what was read longest ago first, until the budget
 // and the volume's floor are kept. Content that is not in the bucket yet is never removed.
 func (f *FS) evict(leftovers bool) error {
+	if f.space.lack() > 0 {
+		f.makeSafe() // what was removed gives back its space
+	}
 	f.evicting.Lock() // an earlier look must not be told after a later one
 	defer f.evicting.Unlock()
 	budget, err := f.budget()

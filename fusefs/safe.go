@@ -114,6 +114,7 @@ func (f *FS) safeLoop() error {
 			return nil
 		case <-tick.C:
 			f.makeSafe()
+			f.db.Reserve()
 		case <-volume.C:
 			if err := f.syncVolume(); err != nil {
 				f.log.Error("Cannot write content to disk", "cause", err)

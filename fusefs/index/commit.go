@@ -43,13 +43,16 @@ func (db *DB) replay(dir string) error {
 func (db *DB) apply(b *pebble.Batch) error {
 	db.commit.Lock()
 	defer db.commit.Unlock()
+	if err := db.roomForCommit(); err != nil {
+		return err
+	}
 	if db.log.full() {
-		if err := db.turnLog(); err != nil {
+		if err := db.withReserve(db.turnLog); err != nil {
 			return err
 		}
 	}
 	b.Set(settingKey(settingLogged), binary.BigEndian.AppendUint64(nil, db.log.next()), nil) // fails only after Close
-	if err := db.log.add(b.Repr()); err != nil {
+	if err := db.withReserve(func() error { return db.log.add(b.Repr()) }); err != nil {
 		return err
 	}
 	return b.Commit(pebble.NoSync)

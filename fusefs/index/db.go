@@ -41,10 +41,11 @@ const (
 
 // A DB is an open index. Close it; it is closed by nobody else.
 type DB struct {
-	pebble *pebble.DB
-	lock   *pebble.Lock
-	log    *batchLog
-	book   book // of what trees hold
+	pebble  *pebble.DB
+	lock    *pebble.Lock
+	log     *batchLog
+	reserve *reserve
+	book    book // of what trees hold
 
 	// What was used last: inodes; entries of names, Ino 0 where there is none; and
 	// the names of inodes that have one and are no directories.
@@ -91,6 +92,10 @@ func Open(dir string, log *slog.Logger) (*DB, error) {
 		return nil, fmt.Errorf("cannot open index %s: another berth has it open, stop it first (%v): %w", dir, err, fs.ErrExist)
 	}
 	opts.Lock, db.lock = lock, lock
+	if db.reserve, err = newReserve(dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open index %s: %w", dir, err), lock.Close())
+	}
+	opts.FS = vfs.OnDiskFull(vfs.Default, db.reserve.release)
 	db.pebble, err = pebble.Open(dir, opts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open index %s: %w", dir, err), lock.Close())

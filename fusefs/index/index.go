@@ -15,6 +15,10 @@
 // loss. After a power cut the index is as it was after some commit no earlier
 // than the last Sync.
 //
+// Space. A file of the index's own is given up when the volume is full, so that
+// what is in memory can be written; commits that find too little left then fail
+// with ENOSPC, and succeed again when there is room.
+//
 // Concurrency. All reads may be called from many goroutines. Whoever reads to
 // decide what to write does so inside Update, which is the lock of the
 // namespace. Reads inside Update do not see that batch's own writes.
