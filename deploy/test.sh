@@ -51,7 +51,10 @@ if [ -n "${BERTH_SOAK:-}" ]; then
 	run "400,000 operations of fsx in each mode" go test -count=1 -timeout=60m -v -run '^TestFsx$' ./fusefs -fsx 100000 -fsx-seeds 4
 	run "fio with verified blocks" go test -count=1 -timeout=30m -run '^TestFio$' ./fusefs -fio 256m
 	[ -z "${PJDFSTEST:-}" ] || run "pjdfstest" "$top/deploy/pjdfstest.sh"
-	run "100 kills of a file system" go test -count=1 -timeout=30m -run '^TestKill$' ./fusefs -kills 100
+	run "100 kills of a file system" go test -v -count=1 -timeout=60m -run '^TestKill$' ./fusefs -kills 100
+	run "40 power cuts" go test -v -count=1 -timeout=60m -run '^TestPowerCut$' ./fusefs -cuts 40
+	run "a full disk and 10 minutes without the store" go test -v -count=1 -timeout=90m \
+		-run '^(TestDiskFull|TestVolumeFilledByOthers|TestStoreAwayAndBack)$' ./fusefs -long -away 10m
 	run "bug reports replayed at their size" go test -count=1 -timeout=60m -run '^TestReplays' ./fusefs -long
 	run "64 machines hammered for long" go test -count=1 -timeout=30m -run '^TestViewsNeverMix$' ./mounts -hammer 100
 	run "20 machines under restarts of mountd" go test -count=1 -timeout=30m -run '^TestMountdRestarts$' ./e2e -machines 20

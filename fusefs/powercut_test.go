@@ -66,7 +66,7 @@ func TestPowerCut(t *testing.T) {
 		}
 		stop := startLoads(t, dir, loads)
 		stopWrites := writeBack(t, filepath.Join(disk, "state"))
-		time.Sleep(300*time.Millisecond + rand.N(time.Duration(*cuts)*1200*time.Millisecond)) // a random moment
+		time.Sleep(300*time.Millisecond + rand.N(min(time.Duration(*cuts)*1200*time.Millisecond, 8*time.Second))) // a random moment
 		for i, l := range loads {
 			promises[i] = l.promise(false)
 		}

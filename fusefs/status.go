@@ -13,10 +13,11 @@ type Status struct {
 	Dirty       int       `json:"dirty"`       // files that are not in the bucket as they are here
 	DirtyBytes  int64     `json:"dirty_bytes"` // of their content
 	Oldest      time.Time `json:"oldest,omitzero"`
-	Deletes     int       `json:"deletes"` // objects to be deleted
-	Renames     int       `json:"renames"` // directory renames whose objects do not follow yet
-	Uploads     int       `json:"uploads"` // running
-	Hidden      int       `json:"hidden"`  // keys of the bucket that no path can show
+	Deletes     int       `json:"deletes"`             // objects to be deleted
+	Renames     int       `json:"renames"`             // directory renames whose objects do not follow yet
+	Uploads     int       `json:"uploads"`             // running
+	Hidden      int       `json:"hidden"`              // keys of the bucket that no path can show
+	StoreAway   time.Time `json:"store_away,omitzero"` // since then it has not answered
 	StoreError  string    `json:"store_error,omitempty"`
 	StoreErrAt  time.Time `json:"store_error_at,omitzero"`
 	SkewSeconds float64   `json:"skew_seconds"` // of the store's clock, ahead of ours
@@ -38,7 +39,7 @@ func (f *FS) Status() Status {
 	s, err := f.sync.Status()
 	st := Status{
 		Dirty: s.Files, DirtyBytes: s.Bytes, Oldest: s.Oldest, Deletes: s.Deletes, Renames: s.Renames, Uploads: s.Running,
-		Hidden: s.Hidden, StoreErrAt: s.ErrorAt, SkewSeconds: s.Skew.Seconds(),
+		Hidden: s.Hidden, StoreAway: s.Away, StoreErrAt: s.ErrorAt, SkewSeconds: s.Skew.Seconds(),
 		Open: open, CacheBytes: f.cacheUsed.Load(), Passthrough: f.Passthrough(), Epoch: f.Epoch(), LastChange: f.LastChange(),
 	}
 	st.Trees = f.treeStatus()

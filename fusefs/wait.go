@@ -32,7 +32,8 @@ type caller struct {
 func callerOf(cancel <-chan struct{}, h *fuse.InHeader) caller { return caller{cancel, h.Caller.Pid} }
 
 // store runs the part of a request that waits for the store. Signals do not end
-// it, except one that is killing the caller: then it is errKilled at once.
+// it, except one that is killing the caller: then it is errKilled at once. A store
+// that has just gone away is waited for.
 func (f *FS) store(c caller, what string, ino index.Ino, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(f.ctx, cmp.Or(f.opts.storeWait, storeWait))
 	defer cancel()
@@ -43,6 +44,9 @@ func (f *FS) store(c caller, what string, ino index.Ino, do func(ctx context.Con
 		c.watchKill(ctx, stop)
 	}()
 	err := do(ctx)
+	for tries := 0; errors.Is(err, berth.ErrUnavailable) && f.sync.Bridge(ctx, tries); tries++ {
+		err = do(ctx)
+	}
 	killed := context.Cause(ctx) == errKilled
 	stop(context.Canceled)
 	<-watched

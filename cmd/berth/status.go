@@ -20,6 +20,9 @@ import (
 // to be away.
 const statusLimit = 10 * time.Second
 
+// clockSkew is how far the clocks may differ, in seconds.
+const clockSkew = 5
+
 func newStatusCommand() *cobra.Command {
 	var state string
 	var asJSON bool
@@ -129,6 +132,12 @@ func (r statusReport) print(out io.Writer, now time.Time) error {
 	}
 	if !f.Oldest.IsZero() {
 		line("", "the oldest waits for %v", now.Sub(f.Oldest).Round(time.Second))
+	}
+	if !f.StoreAway.IsZero() {
+		line("store away", "for %v: it is asked each second, and all goes on when it answers", now.Sub(f.StoreAway).Round(time.Second))
+	}
+	if skew := f.SkewSeconds; skew > clockSkew || skew < -clockSkew {
+		line("clock", "the store's is %+.0f s from ours: the later of two writes can be mistaken; set this machine's clock", skew)
 	}
 	if f.StoreError != "" {
 		line("store error", "%v ago: %s", now.Sub(f.StoreErrAt).Round(time.Second), f.StoreError)

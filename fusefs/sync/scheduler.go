@@ -255,6 +255,14 @@ func (s *scheduler) pause(d time.Duration) {
 	s.paused = s.now().Add(d)
 }
 
+// resume ends a pause.
+func (s *scheduler) resume() {
+	s.mu.Lock()
+	s.paused = time.Time{}
+	s.mu.Unlock()
+	wake(s.wake)
+}
+
 // hurry makes nothing wait for the end of a burst until the returned function is
 // called.
 func (s *scheduler) hurry() (calm func()) {

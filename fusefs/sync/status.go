@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"sync"
@@ -19,6 +20,7 @@ type Status struct {
 	Running   int       // uploads
 	Oldest    time.Time // when the oldest of the queue was put there; zero if it is empty
 	Hidden    int       // names of the bucket that are not shown
+	Away      time.Time // since when the store has not answered; zero while it does
 	LastError error     // the last failed request to the store, nil if there was none
 	ErrorAt   time.Time
 	Skew      time.Duration // how far the store's clock was ahead when last seen, to a second
@@ -50,6 +52,9 @@ func (s *Syncer) Status() (Status, error) {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()
 	st.LastError, st.ErrorAt, st.Skew = s.health.err, s.health.errAt, s.health.skew
+	if away, cause := s.store.Away(); !away.IsZero() {
+		st.Away, st.LastError, st.ErrorAt = away, cause, away
+	}
 	return st, err
 }
 
@@ -120,6 +125,30 @@ func (s *Syncer) failed(err error) (outage bool) {
 		s.sched.pause(pause)
 	}
 	return true
+}
+
+// bridged is how long an absence of the store is waited out by those who read.
+const bridged = 15 * time.Second
+
+// bridgeTries is how often one call is tried for it.
+const bridgeTries = 3
+
+// Bridge waits for the return of a store that has just gone away, and says whether
+// a call that failed for that is worth another try.
+func (s *Syncer) Bridge(ctx context.Context, tries int) bool {
+	return tries < bridgeTries && s.store.Await(ctx, bridged)
+}
+
+// storeBack makes what waits for the store go on.
+func (s *Syncer) storeBack() {
+	s.health.mu.Lock()
+	s.health.outages, s.health.retryAt = 0, time.Time{}
+	s.health.mu.Unlock()
+	s.log.Info("The store answers again")
+	s.sched.resume()
+	wake(s.doomHurry)
+	s.KickDoomed()
+	s.KickMoves()
 }
 
 // reached notes that the store answered.

@@ -127,7 +127,7 @@ const (
 // A Syncer is the work described in the package comment. Make it with New.
 type Syncer struct {
 	db         *index.DB
-	store      object.Store
+	store      *object.Watch
 	cache      *cache.Cache
 	hooks      Hooks
 	log        *slog.Logger
@@ -184,7 +184,7 @@ func New(o Options) (*Syncer, error) {
 		return nil, err
 	}
 	s := &Syncer{
-		db: o.DB, store: object.WithDeadline(o.Store, object.NewDeadlines()), cache: o.Cache, hooks: o.Hooks,
+		db: o.DB, cache: o.Cache, hooks: o.Hooks,
 		log: o.Logger, now: o.Now, owner: o.Owner, revalidate: o.Revalidate, parallel: o.Parallel, historyAge: o.HistoryAge, clock: clock, room: o.Room, space: o.Space,
 		doomWake: make(chan struct{}, 1), moveWake: make(chan struct{}, 1),
 		doomHurry: make(chan struct{}, 1), refresh: new(errgroup.Group),
@@ -198,6 +198,7 @@ func New(o Options) (*Syncer, error) {
 	if s.space == nil {
 		s.space = func(int64) bool { return true }
 	}
+	s.store = object.NewWatch(object.WithDeadline(o.Store, object.NewDeadlines()), s.storeBack)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.sched = newScheduler(o.DB, o.Now)
 	s.trees.db = o.DB
@@ -254,6 +255,7 @@ func (s *Syncer) Close(ctx context.Context) {
 	s.blocks.closeAll()
 	s.describes.running.Wait()
 	s.lists.running.Wait()
+	s.store.Close()
 }
 
 // Kick tells that an inode was enqueued by a commit.
