@@ -49,6 +49,7 @@ fuzz() { # fuzz PACKAGE: each fuzz target of it for half a minute
 if [ -n "${BERTH_SOAK:-}" ]; then
 	run "96 worlds of uploads under faults" go test -count=1 -timeout=60m -run '^TestModel$' ./fusefs/sync -seeds 96
 	run "400,000 operations of fsx in each mode" go test -count=1 -timeout=60m -v -run '^TestFsx$' ./fusefs -fsx 100000 -fsx-seeds 4
+	run "a walk over 1,000,000 files" go test -count=1 -timeout=20m -v -run '^TestManyFiles$' ./fusefs -files 1000000
 	run "fio with verified blocks" go test -count=1 -timeout=30m -run '^TestFio$' ./fusefs -fio 256m
 	[ -z "${PJDFSTEST:-}" ] || run "pjdfstest" "$top/deploy/pjdfstest.sh"
 	run "100 kills of a file system" go test -v -count=1 -timeout=60m -run '^TestKill$' ./fusefs -kills 100
