@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/backend/posix"
 )
 
@@ -18,7 +17,7 @@ func openBackend(o Options) (*store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make store directory: %w", err)
 	}
-	attrs := meta.XattrMeta{}
+	attrs := attributes{}
 	if err := makeBucket(attrs, o); err != nil {
 		return nil, err
 	}
