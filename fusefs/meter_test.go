@@ -55,17 +55,24 @@ type writer struct {
 
 func startWriter(t *testing.T, path string) *writer {
 	t.Helper()
-	cmd := exec.Command("python3", "-c", writerScript, path)
-	cmd.Stderr = t.Output()
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	must(t, errors.Join(err1, err2, cmd.Start()))
-	t.Cleanup(func() { in.Close(); cmd.Wait() })
-	w := &writer{t, in, bufio.NewReader(out)}
+	w := startProcess(t, writerScript, path)
 	if got := w.line(); got != "open" {
 		t.Fatalf("the writer said %q", got)
 	}
 	return w
+}
+
+// startProcess runs Python in a process group of its own until its input ends.
+func startProcess(t *testing.T, python string, args ...string) *writer {
+	t.Helper()
+	cmd := exec.Command("python3", append([]string{"-c", python}, args...)...)
+	cmd.Stderr = t.Output()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	must(t, errors.Join(err1, err2, cmd.Start()))
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	return &writer{t, in, bufio.NewReader(out)}
 }
 
 func (w *writer) line() string {
