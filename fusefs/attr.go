@@ -278,7 +278,7 @@ func (f *FS) alter(ino index.Ino, do func(n *index.Inode) error) error {
 	if ok {
 		return err
 	}
-	return f.update(func(t *txn) error {
+	return f.updateFor(ino, func(t *txn) error {
 		n, err := t.inode(ino)
 		if err != nil {
 			return err

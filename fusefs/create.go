@@ -81,7 +81,7 @@ func (f *FS) make(c caller, h *fuse.InHeader, name string, n index.Inode, mark *
 	if err := f.listed(c, dir); err != nil {
 		return n, err
 	}
-	err := f.update(func(t *txn) error {
+	err := f.updateFor(dir, func(t *txn) error {
 		parent, err := t.parent(dir)
 		if err != nil {
 			return err

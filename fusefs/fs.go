@@ -70,7 +70,7 @@ type Options struct {
 
 // An FS is a mounted file system. Open makes it, Close ends it.
 //
-// Lock order: openFile.mu, index.DB.Update, then any of the leaf locks below and
+// Lock order: openFile.mu, the turn of a tree, index.DB.Update, then any of the leaf locks below and
 // those of opens, synth, feed and notifier, none of which is held together with
 // another. Nothing waits for the store, or writes to the kernel, under a lock;
 // openFile.mu alone is held over work on the local disk.
@@ -102,6 +102,7 @@ type FS struct {
 	safeAt  atomic.Uint64 // index.DB.Commits of what is known to be on the disk
 
 	space    space
+	turns    turnTable
 	freezer  freezer
 	evictNow chan struct{}
 

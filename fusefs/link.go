@@ -32,7 +32,7 @@ func (f *FS) link(c caller, ino, dir index.Ino, name string) error {
 	if f.orphans.has(ino) {
 		return f.linkOrphan(ino, dir, name)
 	}
-	return f.update(func(t *txn) error {
+	return f.updateFor(dir, func(t *txn) error {
 		n, err := t.inode(ino)
 		if err != nil {
 			return err

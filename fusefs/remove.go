@@ -81,7 +81,7 @@ func (f *FS) remove(c caller, dir index.Ino, name string, wantDir bool) error {
 			return err
 		}
 	}
-	return f.update(func(t *txn) error {
+	return f.updateFor(dir, func(t *txn) error {
 		parent, err := t.parent(dir)
 		if err != nil {
 			return err

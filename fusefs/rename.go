@@ -67,7 +67,7 @@ func (r *renaming) run() error {
 		}
 		r.src = src.Ino
 	}
-	if err := f.update(r.apply); err != nil || r.old == 0 {
+	if err := f.updateFor(r.newDir, r.apply); err != nil || r.old == 0 {
 		return err
 	}
 	f.replaced.add(r.src, r.old, 0) // again: it may have been synced before the rename was there

@@ -35,9 +35,12 @@ type txn struct {
 // update runs one change under the lock of the namespace. do reads and decides
 // with the methods of txn, whose inodes it may alter in place. If it returns an
 // error nothing is changed.
-func (f *FS) update(do func(t *txn) error) error {
+func (f *FS) update(do func(t *txn) error) error { return f.change(do, f.db.Update) }
+
+// change is update by a way to index.DB.Update.
+func (f *FS) change(do func(t *txn) error, update func(func(*index.Batch) error) error) error {
 	t := &txn{f: f, now: f.now().UnixNano()}
-	err := f.db.Update(func(b *index.Batch) error {
+	err := update(func(b *index.Batch) error {
 		t.Batch = b
 		if err := do(t); err != nil {
 			return err
