@@ -14,7 +14,7 @@ import (
 // Bounds of reading ahead within one object.
 const (
 	streamStart = 1 << 20  // read ahead from the beginning, and of who goes on where he was
-	streamMost  = 64 << 20 // doubled up to it
+	streamMost  = 96 << 20 // doubled up to it
 	streamSlack = 1 << 20  // by so much the kernel's requests come out of order
 	maxStreams  = 8        // readers of one object that are followed
 )
@@ -81,7 +81,7 @@ func (b *Blocks) follow(off, to int64) {
 	if len(b.streams) == maxStreams {
 		b.streams = slices.Delete(b.streams, 0, 1) // who read longest ago
 	}
-	due := s.window > 0 && s.ahead < b.size && s.ahead-s.next < s.window/2
+	due := s.window > 0 && s.ahead < b.size && s.ahead-s.next <= max(s.window/2, s.window-spanBytes)
 	if due && s.ahead > 0 {
 		s.window = min(2*s.window, streamMost)
 	}
