@@ -64,8 +64,12 @@ func (l *gitLoad) run(dir string, stop <-chan struct{}) {
 	}
 }
 
-// repair removes the locks of a git that was interrupted.
+// repair removes the locks of a git that was interrupted, or what init has left of
+// a repository that it did not finish.
 func (l *gitLoad) repair(dir string) {
+	if l.last == "" {
+		os.RemoveAll(filepath.Join(dir, l.name))
+	}
 	for _, pattern := range []string{"*.lock", "refs/heads/*.lock"} {
 		locks, _ := filepath.Glob(l.path(dir, ".git/"+pattern))
 		for _, lock := range locks {

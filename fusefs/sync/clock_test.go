@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/fusefs/index"
+	"berth/fusefs/object/mem"
 )
 
 func openIndex(t *testing.T, dir string) *index.DB {
@@ -91,5 +92,26 @@ func TestBadGateway(t *testing.T) {
 		if _, err := newClock(db, gateway, time.Now); err == nil {
 			t.Errorf("gateway %q: got no error", gateway)
 		}
+	}
+}
+
+// TestSkewIsReported has a store whose clock is an hour ahead: the status says so,
+// and what is written here still gets stamps of this machine's clock.
+func TestSkewIsReported(t *testing.T) {
+	store := &mem.Store{Now: func() time.Time { return time.Now().Add(time.Hour) }}
+	w := newWorld(t, store, nil)
+	w.create("f", "content")
+	w.flush()
+	st, err := w.sync.Status()
+	if err != nil || (st.Skew-time.Hour).Abs() > 5*time.Second {
+		t.Errorf("the store is %v ahead, %v; want an hour", st.Skew, err)
+	}
+	info, err := store.Head(t.Context(), testTree+"f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp := decodeAttributes(info, false).own()
+	if ahead := time.UnixMilli(stamp.Milli()).Sub(time.Now()); ahead > maxSkew*time.Millisecond {
+		t.Errorf("the stamp is %v ahead", ahead)
 	}
 }
