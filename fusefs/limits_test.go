@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth"
 	"berth/fusefs/index"
 )
 
@@ -270,4 +271,35 @@ func TestUsage(t *testing.T) {
 	}
 	must(t, os.RemoveAll(r.path("d0")))
 	r.checkUsage()
+}
+
+// TestWorkspaceQuota has two trees share what their workspace may hold, and a
+// tree of another workspace not.
+func TestWorkspaceQuota(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.WholeBucket = false
+		o.Quotas = Quotas{Member: Quota{Bytes: 1000}, Shared: Quota{Bytes: 1000}, Workspace: Quota{Bytes: 1500, Files: 4}}
+	})
+	path := func(tree berth.Tree, name string) string { return r.path(tree.String() + "/" + name) }
+	ann, shared, other := berth.MemberTree("w", "ann"), berth.SharedTree("w"), berth.SharedTree("other")
+	for _, tree := range []berth.Tree{ann, shared, other} {
+		must(t, r.AttachTree(t.Context(), tree))
+	}
+	full := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, syscall.EDQUOT) {
+			t.Errorf("%s: got %v, want EDQUOT", what, err)
+		}
+	}
+	must(t, os.WriteFile(path(ann, "f"), make([]byte, 1000), 0o644))
+	full("one more", os.Truncate(path(ann, "f"), 1001))
+	must(t, os.WriteFile(path(shared, "f"), make([]byte, 500), 0o644))
+	full("more than the workspace's", os.Truncate(path(shared, "f"), 501))
+	must(t, os.WriteFile(path(other, "f"), make([]byte, 1000), 0o644))
+	must(t, os.WriteFile(path(ann, "g"), nil, 0o644))
+	must(t, os.WriteFile(path(shared, "g"), nil, 0o644))
+	full("a file more than the workspace's", os.WriteFile(path(ann, "h"), nil, 0o644))
+	must(t, os.WriteFile(path(other, "g"), nil, 0o644))
+	must(t, os.Truncate(path(ann, "f"), 0))
+	must(t, os.Truncate(path(shared, "f"), 1000))
 }
