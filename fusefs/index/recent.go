@@ -105,24 +105,23 @@ func (b *Batch) endCommit(failed bool) {
 // endNamesLocked keeps the names of inodes that have one: certain when the batch
 // gave an inode one name that it says is its only one.
 func (b *Batch) endNamesLocked() {
-	db := b.db
+	names := b.db.names
+	given := make(map[Ino][]Name, len(b.linked))
 	for _, l := range b.linked {
-		if !l.dir {
-			db.names.dropLocked(l.ino)
-		}
-	}
-	for _, n := range b.inodes {
-		if n.Links != 1 || n.IsDir() {
+		if l.dir {
 			continue
 		}
-		given, only := 0, Name{}
-		for _, l := range b.linked {
-			if l.ino == n.Ino && l.entry.Ino != 0 {
-				given, only = given+1, l.name
-			}
+		names.dropLocked(l.ino)
+		if l.entry.Ino != 0 {
+			given[l.ino] = append(given[l.ino], l.name)
 		}
-		if given == 1 {
-			db.names.putLocked(n.Ino, only)
+	}
+	for _, n := range b.inodes { // the last write of an inode counts
+		switch only := given[n.Ino]; {
+		case n.Links != 1:
+			names.dropLocked(n.Ino)
+		case len(only) == 1 && !n.IsDir():
+			names.putLocked(n.Ino, only[0])
 		}
 	}
 }
