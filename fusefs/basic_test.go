@@ -2,7 +2,9 @@ package fusefs
 
 import (
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -20,5 +22,14 @@ func TestBasic(t *testing.T) {
 	}
 	if got, want := r.keys(), []string{"d/", "d/b"}; !slices.Equal(got, want) {
 		t.Errorf("keys: got %v, want %v", got, want)
+	}
+}
+
+// Who holds the mount's connection keeps it alive when its server dies.
+func TestChildrenDoNotHoldTheMount(t *testing.T) {
+	newRig(t)
+	out, err := exec.Command("ls", "-l", "/proc/self/fd").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "/dev/fuse") {
+		t.Errorf("a child has %s, %v", out, err)
 	}
 }

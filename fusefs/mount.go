@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -55,7 +56,7 @@ func (f *FS) mount() error {
 	if f.opts.wrap != nil {
 		raw = f.opts.wrap(raw)
 	}
-	server, err := fuse.NewServer(raw, f.opts.Mountpoint, f.mountOptions())
+	server, err := newServer(raw, f.opts.Mountpoint, f.mountOptions())
 	if err != nil {
 		return fmt.Errorf("cannot mount %s: %w", f.opts.Mountpoint, err)
 	}
@@ -76,6 +77,29 @@ func (f *FS) mount() error {
 		return errors.Join(fmt.Errorf("cannot mount %s: %w", f.opts.Mountpoint, err), f.unmount())
 	}
 	return nil
+}
+
+// newServer mounts, and keeps the connection from the processes that this one
+// starts: as long as one of them had it, the death of this process would not end
+// it, and everybody who uses the mount would hang.
+func newServer(raw fuse.RawFileSystem, mountpoint string, o *fuse.MountOptions) (*fuse.Server, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	server, err := fuse.NewServer(raw, mountpoint, o)
+	if err != nil {
+		return nil, err
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, errors.Join(err, server.Unmount())
+	}
+	for _, fd := range fds {
+		if name, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && name == "/dev/fuse" {
+			number, _ := strconv.Atoi(fd.Name())
+			unix.CloseOnExec(number)
+		}
+	}
+	return server, nil
 }
 
 func (f *FS) mountOptions() *fuse.MountOptions {
