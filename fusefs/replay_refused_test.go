@@ -91,7 +91,7 @@ func TestReplayRefused(t *testing.T) {
 		if _, err := os.ReadFile(r.path(uncached)); !errors.Is(err, c.errno) {
 			t.Errorf("%s: what is not here: got %v, want %v", c.code, err, c.errno)
 		}
-		eventually(t, c.code+" is reported", func() bool { st, err := r.sync.Status(); return err == nil && st.LastError != nil && st.Files > 0 })
+		eventually(t, "it waits after "+c.code, func() bool { st, err := r.sync.Status(); return err == nil && st.Files > 0 })
 		door.refuse(0, "")
 		begun := time.Now()
 		eventually(t, "the upload goes on after "+c.code, func() bool { got, err := r.object(written); return err == nil && got == c.code })
