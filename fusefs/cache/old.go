@@ -68,7 +68,8 @@ func (c *Cache) RemoveOld(ino index.Ino, gen uint64) error {
 	return removeFile(c.oldPath(ino, gen))
 }
 
-// Olds returns the generation of the old content of each inode that has such.
+// Olds returns the generation of the old content of each inode that has such, the
+// last one where an earlier is still to be removed.
 func (c *Cache) Olds() (map[index.Ino]uint64, error) {
 	names, err := readNames(filepath.Join(c.dir, oldDir))
 	if err != nil {
@@ -77,7 +78,7 @@ func (c *Cache) Olds() (map[index.Ino]uint64, error) {
 	out := make(map[index.Ino]uint64)
 	for _, name := range names {
 		if ino, gen, ok := splitSnapName(name); ok {
-			out[ino] = gen
+			out[ino] = max(out[ino], gen)
 		}
 	}
 	return out, nil
