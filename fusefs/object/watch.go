@@ -42,7 +42,7 @@ type Watch struct {
 	again chan struct{} // closed when an answer came; nil while all is well
 }
 
-var _ Store = (*Watch)(nil)
+var _ Composer = (*Watch)(nil)
 
 // NewWatch watches a store, whose calls must have deadlines. Close ends it.
 func NewWatch(s Store, back func()) *Watch {
@@ -226,6 +226,14 @@ func (w *Watch) List(ctx context.Context, o ListOptions) (Page, error) {
 func (w *Watch) Put(ctx context.Context, key string, body io.ReaderAt, size int64, o PutOptions) (Info, error) {
 	inner, c, end := w.begin(ctx)
 	info, err := w.s.Put(inner, key, movingBody{body, c}, size, o)
+	end(err)
+	return info, err
+}
+
+// Compose is the Store's, if it can.
+func (w *Watch) Compose(ctx context.Context, key string, body io.ReaderAt, size int64, o ComposeOptions) (Info, error) {
+	inner, c, end := w.begin(ctx)
+	info, err := Compose(inner, w.s, key, movingBody{body, c}, size, o)
 	end(err)
 	return info, err
 }
