@@ -51,7 +51,7 @@ func TestManyFiles(t *testing.T) {
 	lookup := lookupMedian(t, r, large)
 	t.Logf("%d files: start %v, listing of %d names %v (processor %v), find %v, then %d MiB resident, a lookup in the index %v",
 		*fileCount, start.Round(time.Millisecond), large, list.Round(time.Millisecond), work.Round(time.Millisecond), walk.Round(time.Millisecond), rss, lookup)
-	if rss > 500 {
+	if rss > 500 && !raceDetector { // which takes several times as much for itself
 		t.Errorf("%d MiB are resident, want at most 500", rss)
 	}
 	if *fileCount >= 1_000_000 && (start > 2*time.Second || min(list, work) > time.Second || lookup > 30*time.Microsecond) {
