@@ -13,6 +13,8 @@ out=${1:-}
 # The file system's workloads are a script that several file systems are
 # measured with; it is not part of this repository.
 fsbench=${FSBENCH:-$top/../shared/bench/fsbench.sh}
+fsbench=$(realpath -m "$fsbench")
 [ -f "$fsbench" ] || { say "no $fsbench: the file system's workloads are left out (FSBENCH names another place)"; fsbench=""; }
-exec go test -tags bench -count=1 -timeout=60m -run '^TestBench$' ./e2e -args -out "$out" -fsbench "$fsbench" \
+cd e2e # where go test shows what a test prints
+exec go test -tags bench -count=1 -timeout=60m -run '^TestBench$' -args -out "$out" -fsbench "$fsbench" \
 	-only "${ONLY:-}" -scale "${SCALE:-0.2}" -rounds "${ROUNDS:-1}"
