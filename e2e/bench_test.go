@@ -125,7 +125,8 @@ func events(t *testing.T, b *berth, f *figures) {
 		for s := bufio.NewScanner(res.Body); s.Scan() && len(seen) < count; {
 			now := time.Now()
 			for i := range count {
-				if name := fmt.Sprintf("event-%03d", i); strings.Contains(s.Text(), name) && seen[name].IsZero() {
+				// The event of what was written, not that of the file's creation.
+				if name := fmt.Sprintf("event-%03d", i); strings.Contains(s.Text(), name+`","op":"write"`) && seen[name].IsZero() {
 					seen[name] = now
 				}
 			}
