@@ -57,6 +57,7 @@ if [ -n "${BERTH_SOAK:-}" ]; then
 	run "a full disk and 10 minutes without the store" go test -v -count=1 -timeout=90m \
 		-run '^(TestDiskFull|TestVolumeFilledByOthers|TestStoreAwayAndBack)$' ./fusefs -long -away 10m
 	run "bug reports replayed at their size" go test -count=1 -timeout=60m -run '^TestReplays' ./fusefs -long
+	run "one tree beside another's storm" go test -v -count=1 -timeout=10m -run '^TestStorm$' ./fusefs -storms
 	run "64 machines hammered for long" go test -count=1 -timeout=30m -run '^TestViewsNeverMix$' ./mounts -hammer 100
 	run "20 machines under restarts of mountd" go test -count=1 -timeout=30m -run '^TestMountdRestarts$' ./e2e -machines 20
 	for package in ./api ./preview ./sandbox ./sandbox/agent ./fusefs/index ./fusefs/object ./fusefs/sync; do
