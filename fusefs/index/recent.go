@@ -11,7 +11,7 @@ type recent[K comparable, V any] struct {
 	mu    sync.RWMutex // protects the fields below
 	seq   uint64       // grows when a commit begins and when it ends
 	young map[K]V
-	old   map[K]V // the generation before: what is not touched again is dropped
+	old   map[K]V // the generation before: what is not put again is dropped
 }
 
 func newRecent[K comparable, V any](limit int) *recent[K, V] {

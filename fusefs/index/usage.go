@@ -28,7 +28,7 @@ func (n *Inode) usage() Usage {
 	return Usage{0, 1}
 }
 
-// countedSetting says that the usage records are there: an index of before has none.
+// countedSetting says that the usage records were made: not so in an index just made.
 const countedSetting = "usage"
 
 // loadUsage reads what each tree holds, counting it if that was never done.
